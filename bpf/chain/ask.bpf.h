@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain_ask: when the requests arrived that the server has not yet answered.
+ * chain_ask: when the requests arrived that the server has not yet answered, and the writes among
+ * them.
  *
  * Every request over UDP that is passed to the server and may have a reply is recorded: otherwise
- * the reply to an unrecorded one would be taken for the reply to a later get with the same id.
+ * the reply to an unrecorded one would be taken for the reply to a later request with the same id.
  */
 #ifndef MC_CHAIN_ASK_BPF_H
 #define MC_CHAIN_ASK_BPF_H
 
 #include "bpf/chain/classify.bpf.h"
 #include "bpf/chain/maps.bpf.h"
+#include "bpf/chain/parse_run.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/udp.bpf.h"
@@ -75,17 +77,92 @@ static __always_inline void ask_age(struct chain_ask *ask, u64 now)
     ask->n = 0;
 }
 
-/* Records a request that is passed and may have n replies; CHAIN_ASK_HOLD: any number. */
-__attribute__((noinline)) int ask_note(u64 hash, u32 n)
-{
-    struct chain_ask *ask = ask_at(hash);
-    u64 now = bpf_ktime_get_ns();
-    u32 who = hash >> 32;
+/* --- writes ------------------------------------------------------------------------- */
 
-    if (!ask)
-        return 0;
-    bpf_spin_lock(&ask->lock);
-    ask_age(ask, now);
+/* A request that is passed. */
+enum ask_kind {
+    ASK_GET,    /* has one reply */
+    ASK_OTHER,  /* may have any number of them, and writes nothing */
+    ASK_WRITES, /* the same, but may write */
+    ASK_WRITE,  /* writes one key, whose gate it has entered, and has one reply, or none */
+};
+
+/*
+ * A write that is to leave its gate. until: the gate is closed until then all the same; 0: it is
+ * not. gate, generation: as in struct chain_ask.
+ */
+struct ask_left {
+    u32 gate;
+    u32 generation;
+    u64 until;
+};
+
+/* Takes the write from a place, under the lock; ask_leave follows without it. */
+static __always_inline void ask_release(struct chain_ask *ask, u64 until, struct ask_left *out)
+{
+    out->gate = ask->gate;
+    out->generation = ask->generation;
+    out->until = until;
+    ask->gate = 0;
+}
+
+/* The gate has counted the write as one in flight until here: so it has been closed all the time.
+ */
+static __always_inline void ask_leave(const struct ask_left *left, u64 now)
+{
+    if (!left->gate)
+        return;
+    if (left->until)
+        write_close(left->gate - 1, left->until);
+    write_leave(left->gate - 1, left->generation, now);
+}
+
+/* Whether a place's write, which arrived before, may be unanswered. */
+static __always_inline int ask_wrote_lately(const struct chain_ask *ask, u64 now)
+{
+    return (s64)(now - ask->wrote) < (s64)settings.settle;
+}
+
+/*
+ * A request arrives that may write. 1: its reply can be recognised, since no other request is
+ * unanswered to which it could be the reply.
+ */
+static __always_inline int ask_write(struct chain_ask *ask, u32 who, u64 now, u32 kind,
+                                     struct ask_left *left)
+{
+    int doubt = ask->wrote && (ask->writer == who || ask_wrote_lately(ask, now));
+    int asked = ask->first && (ask->who == who || ask->before == who);
+
+    ask_release(ask, doubt ? now + settings.settle : 0, left);
+    ask->wrote = now;
+    ask->writer = who;
+    ask->several = doubt || kind != ASK_WRITE;
+    return !ask->several && !asked;
+}
+
+/*
+ * One arrives that writes nothing. A write of the same requester then leaves its gate, which is
+ * closed for a time; and one that is so old that it was dropped, or that its reply was not seen. If
+ * the reply leaves after all, then entries filled before it become invalid.
+ */
+static __always_inline void ask_no_write(struct chain_ask *ask, u32 who, u64 now,
+                                         struct ask_left *left)
+{
+    int same = ask->writer == who;
+    u32 gate = ask->gate;
+
+    if (!gate || ask->generation == CHAIN_ASK_GONE || (!same && ask_wrote_lately(ask, now)))
+        return;
+    ask_release(ask, same ? now + settings.settle : 0, left);
+    ask->gate = gate;
+    ask->generation = CHAIN_ASK_GONE;
+}
+
+/* --- requests ------------------------------------------------------------------------ */
+
+/* Records one of n replies; CHAIN_ASK_HOLD: of any number. */
+static __always_inline void ask_count(struct chain_ask *ask, u32 who, u64 now, u32 n)
+{
     if (!ask->first) {
         ask->first = now;
         ask->who = ask->before = who;
@@ -101,8 +178,61 @@ __attribute__((noinline)) int ask_note(u64 hash, u32 n)
     }
     if (ask->n < 1u << 30)
         ask->n += n;
+}
+
+/*
+ * Records a request that is passed. bucket, generation: of ASK_WRITE, of the gate that it has
+ * entered. Returns 1 if its reply will end that write; else the caller is to.
+ */
+__attribute__((noinline)) int ask_note(u64 hash, u32 kind, u32 bucket, u32 generation)
+{
+    struct chain_ask *ask = ask_at(hash);
+    struct ask_left left = {0, 0, 0};
+    u64 now = bpf_ktime_get_ns();
+    u32 who = hash >> 32;
+    int alone = 0;
+
+    if (!ask)
+        return 0;
+    bpf_spin_lock(&ask->lock);
+    ask_age(ask, now);
+    if (kind == ASK_WRITES || kind == ASK_WRITE)
+        alone = ask_write(ask, who, now, kind, &left);
+    else
+        ask_no_write(ask, who, now, &left);
+    if (alone) {
+        ask->gate = bucket + 1;
+        ask->generation = generation;
+    }
+    ask_count(ask, who, now, alone || kind == ASK_GET ? 1 : CHAIN_ASK_HOLD);
     bpf_spin_unlock(&ask->lock);
-    return 0;
+    ask_leave(&left, now);
+    return alone;
+}
+
+/* The same for a get that arrives; chain_scratch describes its packet. */
+__attribute__((noinline)) int ask_note_get(struct xdp_md *ctx)
+{
+    struct chain_scratch *scratch = chain_scratch_get();
+    struct ask_id id;
+
+    if (!scratch || ask_read(packet_xdp(ctx), scratch, 1, &id))
+        return 0;
+    return ask_note(ask_hash(&id), ASK_GET, 0, 0);
+}
+
+/* --- replies ------------------------------------------------------------------------- */
+
+/* One of the replies to requests that may have one has left. */
+static __always_inline void ask_uncount(struct chain_ask *ask)
+{
+    if (ask->n >= CHAIN_ASK_HOLD)
+        return;
+    ask->n--;
+    if (!ask->n) {
+        ask->first = 0;
+        ask->next = 0;
+    }
 }
 
 /*
@@ -121,26 +251,42 @@ __attribute__((noinline)) u64 ask_reply(u64 hash, u64 now, u32 last)
     ask_age(ask, now);
     if (ask->who == who || ask->before == who)
         first = ask->first;
-    if (first && ask->n < CHAIN_ASK_HOLD) {
-        ask->n -= !!last;
-        if (!ask->n) {
-            ask->first = 0;
-            ask->next = 0;
-        }
-    }
+    if (first && last)
+        ask_uncount(ask);
     bpf_spin_unlock(&ask->lock);
     return first;
 }
 
-/* The same for a packet that arrives; chain_scratch describes it. */
-__attribute__((noinline)) int ask_note_packet(struct xdp_md *ctx, u32 n)
+/*
+ * A datagram leaves that is no reply to a get. sure: nothing is answered so but a write that was
+ * executed. Returns 1 if a write ends by it. If that is in doubt, its gate is closed for a time
+ * from now on.
+ */
+__attribute__((noinline)) int ask_answer(u64 hash, u64 now, u32 sure)
 {
-    struct chain_scratch *scratch = chain_scratch_get();
-    struct ask_id id;
+    struct chain_ask *ask = ask_at(hash);
+    struct ask_left left = {0, 0, 0};
+    u32 who = hash >> 32;
 
-    if (!scratch || ask_read(packet_xdp(ctx), scratch, 1, &id))
+    if (!ask)
         return 0;
-    return ask_note(ask_hash(&id), n);
+    bpf_spin_lock(&ask->lock);
+    ask_age(ask, now);
+    if (ask->wrote && ask->writer == who) {
+        sure = sure && !ask->several;
+        ask_release(ask, sure ? 0 : now + settings.settle, &left);
+        if (sure) {
+            if (ask->first && (s64)(ask->wrote - ask->first) >= 0)
+                ask_uncount(ask);
+            ask->wrote = 0;
+        }
+    }
+    bpf_spin_unlock(&ask->lock);
+    ask_leave(&left, now);
+    if (!left.gate || left.until)
+        return 0;
+    tally(CHAIN_WRITES_ENDED);
+    return 1;
 }
 
 #endif

@@ -145,7 +145,7 @@ __attribute__((noinline)) int get_leave(struct xdp_md *ctx, u32 why)
         return XDP_PASS;
     get_count(scratch, chain, why);
     get_describe(scratch, chain);
-    ask_note_packet(ctx, 1);
+    ask_note_get(ctx);
     return XDP_PASS;
 }
 
@@ -279,8 +279,6 @@ int invalidate_cache(struct xdp_md *ctx)
 
     if (!scratch)
         return XDP_PASS;
-    if (scratch->kind == KIND_UDP)
-        ask_note_packet(ctx, CHAIN_ASK_HOLD);
     return chain_invalidate(ctx, scratch);
 }
 

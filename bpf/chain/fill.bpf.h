@@ -6,7 +6,8 @@
  * given lengths: a first pass checks all of it, a second one keeps each block. The reply to several
  * keys may be several such datagrams (memcached from 1.5.20 on); the last of them has END, which
  * ends the ask. A reply that is longer than a datagram ends no ask. The text is in scratch->request
- * and the current key in scratch->key, as those of a request are in XDP.
+ * and the current key in scratch->key, as those of a request are in XDP. A datagram of another form
+ * may be the reply to a write, which it ends.
  */
 #ifndef MC_CHAIN_FILL_BPF_H
 #define MC_CHAIN_FILL_BPF_H
@@ -284,7 +285,65 @@ static __always_inline u64 server_replied(const struct ask_id *id, u64 v6)
     return v6 ? server_of(id->server[0], id->server[1]) : id->server[0];
 }
 
-/* A datagram of the server leaves. */
+/* --- replies to writes ----------------------------------------------------------------- */
+
+/* A reply of one line to a write, by its first eight bytes and its length. */
+struct write_answer {
+    char begins[8];
+    u64 n;
+};
+
+/* What is answered when a write has been executed, and to nothing but a write. */
+static const struct write_answer write_answers[] = {
+    {"STORED\r\n", 8}, {"NOT_STOR", 12}, {"EXISTS\r\n", 8},
+    {"NOT_FOUN", 11},  {"DELETED\r", 9}, {"TOUCHED\r", 9},
+};
+
+enum { WRITE_ANSWERS = sizeof(write_answers) / sizeof(*write_answers), NUMBER_MAX = 20 };
+
+/* The same in the binary protocol, which repeats the opcode. */
+static __always_inline int answers_binary(const struct scratch *scratch)
+{
+    u64 word = request_word(scratch, 0), body = bpf_ntohl((u32)request_word(scratch, 8));
+
+    return (req_shape(word >> 8) & (REQ_SHAPE_WRITE | REQ_SHAPE_ANSWERED)) ==
+               (REQ_SHAPE_WRITE | REQ_SHAPE_ANSWERED) &&
+           scratch->nrequest == PARSER_HEADER_BYTES + body;
+}
+
+/*
+ * Whether a datagram is all that the server answers to one write, which it has executed. An error
+ * may be the answer to a get, HD that to mg.
+ */
+static __always_inline int fill_is_answer(const struct scratch *scratch)
+{
+    u64 word = request_word(scratch, 0), n = scratch->nrequest, is;
+    u32 i;
+
+    if ((u8)word == PARSER_MAGIC_RESPONSE)
+        return answers_binary(scratch);
+    if ((u8)word - (u32)'0' <= 9) /* incr and decr */
+        return n <= NUMBER_MAX + 2 && (u16)request_word(scratch, n - 2) == 0x0a0d;
+#pragma unroll
+    for (i = 0; i < WRITE_ANSWERS; i++) {
+        __builtin_memcpy(&is, write_answers[i].begins, sizeof(is));
+        if (word == is && n == write_answers[i].n)
+            return 1;
+    }
+    return 0;
+}
+
+/* It is no reply to a get. */
+static __always_inline int fill_answer(const struct scratch *scratch, struct chain_scratch *chain,
+                                       u64 hash, u64 now)
+{
+    if (ask_answer(hash, now, fill_is_answer(scratch)))
+        return 0;
+    return chain_count(chain, CHAIN_FILL_FORM);
+}
+
+/* --- a datagram of the server ------------------------------------------------------------ */
+
 __attribute__((noinline)) int fill_reply(struct __sk_buff *skb)
 {
     struct chain_scratch *chain = chain_scratch_get();
@@ -301,9 +360,9 @@ __attribute__((noinline)) int fill_reply(struct __sk_buff *skb)
     if (!fill_load(skb, scratch, chain, l4))
         return chain_count(chain, CHAIN_FILL_SIZE);
     rc = fill_pass(scratch, chain, &none);
-    if (rc != STEP_END && rc != STEP_MORE)
-        return chain_count(chain, CHAIN_FILL_FORM);
     fill.now = bpf_ktime_get_ns();
+    if (rc != STEP_END && rc != STEP_MORE)
+        return fill_answer(scratch, chain, ask_hash(&id), fill.now);
     fill.asked = ask_reply(ask_hash(&id), fill.now, rc == STEP_END);
     fill.server = server_replied(&id, chain->v6);
     if (!fill.asked)

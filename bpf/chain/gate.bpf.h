@@ -88,6 +88,12 @@ static __always_inline void gate_leave(struct chain_gate *gate, u32 generation, 
     }
 }
 
+/* Whether no write is in flight, or was closed for, at any time from `now` on. */
+static __always_inline int gate_is_open(const struct chain_gate *gate, u64 now)
+{
+    return !(READ_ONCE(gate->word) & GATE_WRITERS) && READ_ONCE(gate->done) < now;
+}
+
 enum gate_state { GATE_OPEN, GATE_CLOSED, GATE_GIVEN_UP };
 
 /*

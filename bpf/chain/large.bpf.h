@@ -41,7 +41,7 @@ __attribute__((noinline)) int large_leave(struct __sk_buff *skb)
         return TC_NEXT;
     get_describe(scratch, chain);
     if (!ask_read(packet_mac(skb), chain, 1, &id))
-        ask_note(ask_hash(&id), 1);
+        ask_note(ask_hash(&id), ASK_GET, 0, 0);
     return TC_NEXT;
 }
 

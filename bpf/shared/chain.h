@@ -21,9 +21,9 @@
  * servers. Two cache lines; a longer entry has its text in a block of one of two larger sizes,
  * which buckets share (block = bucket modulo number of blocks).
  *
- * Ask. The record of a get that was passed to the server, until its reply leaves: when it arrived.
- * Asks that fall on the same place count as one that arrived when the first did: so fewer replies
- * are kept than could be, never more.
+ * Ask. The record of a request over UDP that was passed to the server, until its reply leaves: when
+ * it arrived, and which gate it has entered, if it writes. Asks that fall on the same place count
+ * as one that arrived when the first did: so fewer replies are kept than could be, never more.
  */
 #ifndef MC_CHAIN_H
 #define MC_CHAIN_H
@@ -104,6 +104,11 @@ struct chain_block {
  * is the hash's other half. Asks of several requesters hold the place, as does one that may have
  * any number of replies (CHAIN_ASK_HOLD): then no reply ends it, and `first` advances with time
  * only. Of several requesters the last two are known; a reply to any other is not kept.
+ *
+ * Of the requests that may write the last one is known until its reply leaves, however long that
+ * takes. `several`: when it arrived, another one may have been unanswered, or it may have any
+ * number of replies; then no reply is taken for its own. Of each place at most one write is counted
+ * by a gate, so the gates' counts have room for all.
  */
 struct chain_ask {
 #ifdef __bpf__
@@ -116,9 +121,17 @@ struct chain_ask {
     __u32 before; /* and the last different one before it */
     __u64 first;
     __u64 next;
+    __u64 wrote;   /* when the last request arrived that may write; 0: none, or it was answered */
+    __u32 writer;  /* its requester */
+    __u32 several; /* its reply proves nothing */
+    __u32 gate;    /* the bucket whose gate it has entered, plus 1; 0: none */
+    __u32 generation; /* of that gate */
 };
 
-enum { CHAIN_ASK_HOLD = 1 << 16 };
+enum {
+    CHAIN_ASK_HOLD = 1 << 16,
+    CHAIN_ASK_GONE = 1 << 12, /* instead of a generation: the write has left the gate */
+};
 #define CHAIN_ASK_NS 2000000000ull /* the maximum of chain_settings.ask */
 
 /* The loader sets these before it loads the programs. */
@@ -173,7 +186,7 @@ _Static_assert(sizeof(struct chain_gate) == 24, "");
 _Static_assert(sizeof(struct chain_bucket) == 128, "two cache lines");
 _Static_assert(offsetof(struct chain_bucket, wire) == 64, "what is looked at first is one");
 _Static_assert(offsetof(struct chain_bucket, server) == 48, "");
-_Static_assert(sizeof(struct chain_ask) == 32, "");
+_Static_assert(sizeof(struct chain_ask) == 56, "");
 _Static_assert((int)CHAIN_COUNTS <= 32, "");
 #endif
 

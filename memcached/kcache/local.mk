@@ -34,6 +34,7 @@ bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/buckets t
 bpf_tests += t/bpf/tcp t/bpf/tcp_resend t/bpf/tcp_shift t/bpf/tcp_random \
     t/bpf/tcp_race t/bpf/tcp_offload
 bpf_tests += t/bpf/chain_tcp t/bpf/chain_streams t/bpf/chain_udp t/bpf/chain_random
+bpf_tests += t/bpf/chain_writes
 bpf_tests += t/bpf/chain_get t/bpf/chain_fill t/bpf/chain_race t/bpf/chain_room t/fuzz/chain
 endif
 t_bpf_chain_tcp_SOURCES = t/bpf/chain_tcp.c $(bpf_segments)
@@ -42,6 +43,8 @@ t_bpf_chain_random_SOURCES = t/bpf/chain_random.c $(bpf_segments)
 t_bpf_chain_random_LDADD = $(loader_libs)
 t_bpf_chain_udp_SOURCES = t/bpf/chain_udp.c $(bpf_segments)
 t_bpf_chain_udp_LDADD = $(loader_libs)
+t_bpf_chain_writes_SOURCES = t/bpf/chain_writes.c $(bpf_segments)
+t_bpf_chain_writes_LDADD = $(loader_libs)
 t_bpf_chain_streams_SOURCES = t/bpf/chain_streams.c $(bpf_segments)
 t_bpf_chain_streams_LDADD = $(loader_libs)
 bpf_segments = t/bpf/segments.c t/bpf/segments.h t/lib/hash.h t/lib/tap.h

@@ -163,6 +163,7 @@ static void asks_age(struct chain_lab *chain, uint64_t by)
         bpf_map_lookup_elem(chain_lab_map(chain, "asks"), &i, &ask);
         ask.first -= ask.first ? by : 0;
         ask.next -= ask.next ? by : 0;
+        ask.wrote -= ask.wrote ? by : 0;
         bpf_map_update_elem(chain_lab_map(chain, "asks"), &i, &ask, BPF_ANY);
     }
 }
@@ -220,7 +221,8 @@ static void test_same_id(struct chain_lab *chain)
 /* A request with an unknown number of replies keeps its slot. */
 static void test_hold(struct chain_lab *chain)
 {
-    static const char *const others[] = {"gets k\r\n", "get k\r\nget k\r\n", "get \r\n"};
+    static const char *const others[] = {"gets k\r\n", "get k\r\nget k\r\n", "get \r\n",
+                                         "gat 0 k\r\n", "touch x 0\r\nget k\r\n"};
     struct chain_gate *gate = gate_k(chain);
     struct frame other, frame;
     size_t i;
@@ -325,6 +327,78 @@ static void test_one_slot(void)
     chain_lab_close(&chain);
 }
 
+/* --- writes over UDP ------------------------------------------------------------------------- */
+
+static bool set_arrives(struct chain_lab *chain, struct frame *frame, unsigned int id)
+{
+    frame_request(frame, TEXT("set k 0 0 1\r\nv\r\n"));
+    frame->bytes[42] = (uint8_t)(id >> 8);
+    frame->bytes[43] = (uint8_t)id;
+    return lab_passes(&chain->lab, LOADER_XDP, frame, MC_COUNT_PASS_COMMAND);
+}
+
+static bool set_ends(struct chain_lab *chain, const struct frame *frame)
+{
+    return chain_replies(chain, frame, TEXT("STORED\r\n"), CHAIN_WRITES_ENDED);
+}
+
+static void test_write(struct chain_lab *chain)
+{
+    struct frame set, early, frame;
+
+    chain_lab_clear(chain);
+    ok(keep_k(chain) && answers_k(chain) && set_arrives(chain, &set, 9),
+       "a write over UDP to an entry");
+    get_k(&early, 1);
+    get_k(&frame, 2);
+    ok(chain_misses(chain, &early, CHAIN_MISS_WRITTEN) &&
+           chain_misses(chain, &frame, CHAIN_MISS_WRITTEN) &&
+           chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
+       "the reply to a get is not kept before the write's reply");
+    ok(set_ends(chain, &set) && chain_replies(chain, &early, REPLY, CHAIN_FILL_WRITING),
+       "nor behind it, if the get arrived before it");
+    asks_age(chain, CHAIN_ASK_NS); /* some may share a slot */
+    ok(chain_misses(chain, &frame, CHAIN_MISS_WRITTEN) &&
+           chain_replies(chain, &frame, REPLY, CHAIN_FILLS) && answers_k(chain),
+       "that to a get which arrives later is");
+}
+
+/* A write holds its place until its reply, and no longer. */
+static void test_write_in_slot(void)
+{
+    struct chain_settings settings = chain_lab_settings;
+    struct chain_lab chain;
+    struct frame set, frame;
+
+    settings.nasks = 1;
+    settings.settle = 60 * (uint64_t)SECOND;
+    chain_lab_open(&chain, &settings, NULL);
+    get_k(&frame, 2);
+    ok(set_arrives(&chain, &set, 1) && set_ends(&chain, &set), "a write over UDP, and its reply");
+    write_arrives(gate_k(&chain), chain_lab_now() + SECOND);
+    write_ends(gate_k(&chain));
+    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY) &&
+           chain_replies(&chain, &frame, REPLY, CHAIN_FILLS),
+       "the next request in its slot does not count as that old");
+    chain_lab_clear(&chain);
+    ok(set_arrives(&chain, &set, 1), "a write over UDP without a reply");
+    write_arrives(gate_k(&chain), chain_lab_now() + SECOND);
+    write_ends(gate_k(&chain));
+    gate_k(&chain)->word = CHAIN_VERSION; /* both have ended */
+    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY) &&
+           chain_replies(&chain, &frame, REPLY, CHAIN_FILL_WRITING),
+       "the next request does");
+    chain_lab_clear(&chain);
+    ok(set_arrives(&chain, &set, 1), "another");
+    asks_age(&chain, CHAIN_ASK_NS);
+    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY) && set_ends(&chain, &set) &&
+           chain_replies(&chain, &frame, REPLY, CHAIN_FILL_WRITING),
+       "a reply that comes when its ask has expired ends no other ask");
+    chain_lab_close(&chain);
+}
+
+/* --- more of asks ---------------------------------------------------------------------------- */
+
 /* BPF_PROG_TEST_RUN's packets leave from a socket without protocol and port. */
 static void test_senders(void)
 {
@@ -339,6 +413,10 @@ static void test_senders(void)
            chain_replies(&chain, &frame, REPLY, CHAIN_FOREIGN) &&
            misses_k(&chain, CHAIN_MISS_EMPTY),
        "a reply that was not sent by the server's socket is not kept");
+    ok(set_arrives(&chain, &frame, 2) &&
+           chain_replies(&chain, &frame, TEXT("STORED\r\n"), CHAIN_FOREIGN) &&
+           gate_k(&chain)->word == CHAIN_VERSION + 1,
+       "and ends no write");
     chain_lab_close(&chain);
 }
 
@@ -487,6 +565,8 @@ int main(void)
     test_one_slot();
     test_replies_without_request();
     test_senders();
+    test_write(&chain);
+    test_write_in_slot();
     test_forms(&chain);
     test_datagrams(&chain);
     test_limits();

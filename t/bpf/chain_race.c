@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Gets, fills and writes on two CPUs at once. No reply is a mixture of two, none has a value that
- * an acknowledged write replaced before the get arrived, and some requests are answered. On a
- * machine that is so busy that replies leave a second late the second of these cannot be judged
- * (doc/chain.md).
+ * Gets, fills and writes on two CPUs at once, the writes without packets and over UDP. No reply is
+ * a mixture of two, none has a value that an acknowledged write replaced before the get arrived,
+ * and some requests are answered. On a machine that is so busy that replies leave a second late the
+ * second of these cannot be judged (doc/chain.md).
  */
 #include <pthread.h>
 #include <sched.h>
@@ -29,11 +29,12 @@ enum {
 
 struct race {
     struct chain_lab chain;
+    bool udp; /* so the writes come */
     /* The server's value, and the newest value whose write was acknowledged. */
     _Atomic uint32_t now[KEYS], acked[KEYS];
     atomic_bool stop;
     unsigned int runs;
-    _Atomic uint64_t nwrites;
+    _Atomic uint64_t nwrites, nfailed;
 };
 
 /* A reply that has not left yet. */
@@ -186,6 +187,27 @@ static void write_key(struct race *race, unsigned int key)
     race->nwrites++;
 }
 
+/* The same over UDP: the gate is closed and opened by the programs. */
+static void write_udp(struct race *race, unsigned int key, unsigned int id)
+{
+    char text[] = "set a 0 0 1\r\nv\r\n";
+    struct frame request, reply, out;
+    uint32_t version;
+
+    text[4] = (char)('a' + key);
+    frame_request(&request, text, sizeof(text) - 1);
+    request.bytes[34] = 200;
+    request.bytes[42] = (uint8_t)(id >> 8);
+    request.bytes[43] = (uint8_t)id;
+    frame_seal(&request);
+    race->nfailed += lab_run(&race->chain.lab, LOADER_XDP, &request, &out) != 2;
+    version = atomic_fetch_add(&race->now[key], 1) + 1;
+    frame_answer(&reply, &request, "STORED\r\n", 8);
+    race->nfailed += lab_run(&race->chain.lab, LOADER_TC, &reply, &out) != UINT32_MAX;
+    atomic_store(&race->acked[key], version);
+    race->nwrites++;
+}
+
 static void *writer_main(void *arg)
 {
     struct race *race = arg;
@@ -194,7 +216,10 @@ static void *writer_main(void *arg)
 
     on_cpu(1);
     for (i = 0; !atomic_load(&race->stop); i++) {
-        write_key(race, i * 7 / 3 % KEYS);
+        if (race->udp)
+            write_udp(race, i * 7 / 3 % KEYS, i);
+        else
+            write_key(race, i * 7 / 3 % KEYS);
         for (until = chain_lab_now() + 20000 + i % 16 * 10000; chain_lab_now() < until;)
             sched_yield();
     }
@@ -218,20 +243,22 @@ static void race_run(struct race *race, struct client *clients)
 }
 
 /* All keys share buckets and blocks as far as possible. entries: of the table. */
-static void test_race(unsigned int entries)
+static void test_race(unsigned int entries, bool udp)
 {
     static struct client clients[CLIENTS];
     struct chain_settings settings = chain_lab_settings;
     const char *runs = getenv("CHAIN_RACE_RUNS");
     struct race *race = calloc(1, sizeof(*race));
-    uint64_t hits = 0, torn = 0, stale = 0, failed = 0, fills, refused;
+    uint64_t hits = 0, torn = 0, stale = 0, failed = 0, fills, refused, ended;
     bool was_late = false;
+    char name[64];
     int i;
 
     settings.entries = entries;
     settings.nmedium = settings.nlarge = 1;
     settings.nasks = 256;
     chain_lab_open(&race->chain, &settings, NULL);
+    race->udp = udp;
     race->runs = runs ? (unsigned int)atoi(runs) : RUNS;
     race_run(race, clients);
     for (i = 0; i < CLIENTS; i++) {
@@ -243,18 +270,21 @@ static void test_race(unsigned int entries)
     }
     fills = chain_lab_count(&race->chain, CHAIN_FILLS);
     refused = chain_lab_count(&race->chain, CHAIN_FILL_WRITING);
-    diag("%u buckets: %llu hits, %llu fills, %llu refused, %llu busy, %llu writes", entries,
+    snprintf(name, sizeof(name), "%u buckets%s", entries, udp ? ", writes over UDP" : "");
+    diag("%s: %llu hits, %llu fills, %llu refused, %llu busy, %llu writes", name,
          (unsigned long long)hits, (unsigned long long)fills, (unsigned long long)refused,
          (unsigned long long)chain_lab_count(&race->chain, CHAIN_FILL_BUSY),
          (unsigned long long)race->nwrites);
-    ok(failed == 0, "%u buckets: every packet is answered or passed", entries);
-    ok(torn == 0, "%u buckets: no reply mixes two values", entries);
+    ok(failed + race->nfailed == 0, "%s: every packet is answered or passed", name);
+    ok(torn == 0, "%s: no reply mixes two values", name);
     if (was_late)
         diag("replies left a second late: %llu values were old", (unsigned long long)stale);
-    ok(stale == 0 || was_late, "%u buckets: no value is older than a write acknowledged before",
-       entries);
-    ok(hits > 0 && fills > 0 && race->nwrites >= WRITES,
-       "%u buckets: there were hits, fills and writes", entries);
+    ok(stale == 0 || was_late, "%s: no value is older than a write acknowledged before", name);
+    ok(hits > 0 && fills > 0 && race->nwrites >= WRITES, "%s: there were hits, fills and writes",
+       name);
+    ended = chain_lab_count(&race->chain, CHAIN_WRITES_ENDED);
+    ok(ended == (udp ? race->nwrites : 0), "%s: %llu writes over UDP end by their replies", name,
+       (unsigned long long)ended);
     chain_lab_close(&race->chain);
     free(race);
 }
@@ -374,8 +404,10 @@ static void test_entries(void)
 int main(void)
 {
     test_entries();
-    test_race(1);
-    test_race(2);
-    test_race(64);
+    test_race(1, false);
+    test_race(2, false);
+    test_race(64, false);
+    test_race(1, true);
+    test_race(64, true);
     return done();
 }

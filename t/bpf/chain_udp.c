@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Which packets close gates without a connection: commands over UDP, and packets that cannot be
- * followed.
+ * followed. When replies to the former open gates is in chain_writes.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,32 +17,41 @@ static const struct form forms[] = {
     {.v6 = false}, {.v6 = true}, {.ip_options = 8}, {.v6 = true, .ip_options = 16}, {.ntags = 1},
 };
 
-enum { FORMS = sizeof(forms) / sizeof(forms[0]) };
+enum { PORT = 40000, FORMS = sizeof(forms) / sizeof(forms[0]) };
 
 /* Binary: magic, opcode, length of key, of extras, of all. */
 #define BINARY(opcode, nkey, nextras, nbody)                                                       \
     "\x80" opcode "\0" nkey nextras "\0\0\0\0\0\0" nbody "\0\0\0\1\0\0\0\0\0\0\0\0"
 
-struct datagram {
+struct row {
     const char *name;
     const char *says;
     size_t n;
     enum gate_is key, all; /* afterwards */
 };
 
-static const struct datagram datagrams[] = {
-    {"set", SAYS("set key 0 0 1\r\nv\r\n"), GATE_TIMED, GATE_UNTOUCHED},
+static const struct row rows[] = {
+    {"set", SAYS("set key 0 0 1\r\nv\r\n"), GATE_ENTERED, GATE_UNTOUCHED},
     {"set without a reply", SAYS("set key 0 0 1 noreply\r\nv\r\n"), GATE_TIMED, GATE_UNTOUCHED},
-    {"delete", SAYS("delete key\r\n"), GATE_TIMED, GATE_UNTOUCHED},
-    {"incr", SAYS("incr key 1\n"), GATE_TIMED, GATE_UNTOUCHED},
-    {"touch", SAYS("touch key 0\r\n"), GATE_TIMED, GATE_UNTOUCHED},
+    {"delete", SAYS("delete key\r\n"), GATE_ENTERED, GATE_UNTOUCHED},
+    {"incr", SAYS("incr key 1\n"), GATE_ENTERED, GATE_UNTOUCHED},
+    {"touch", SAYS("touch key 0\r\n"), GATE_ENTERED, GATE_UNTOUCHED},
     {"gat", SAYS("gat 0 other key\r\n"), GATE_TIMED, GATE_UNTOUCHED},
-    {"ms", SAYS("ms key 1\r\nv\r\n"), GATE_TIMED, GATE_UNTOUCHED},
+    {"gat of one key", SAYS("gat 0 key\r\n"), GATE_TIMED, GATE_UNTOUCHED},
+    {"a set and a get", SAYS("set key 0 0 1\r\nv\r\nget a\r\n"), GATE_TIMED, GATE_UNTOUCHED},
+    {"a set and an empty line", SAYS("set key 0 0 1\r\nv\r\n\r\n"), GATE_TIMED, GATE_UNTOUCHED},
+    {"a delete and a delete without a reply", SAYS("delete key\r\ndelete key noreply\r\n"),
+     GATE_TIMED, GATE_UNTOUCHED},
+    {"a set and flush_all", SAYS("set key 0 0 1\r\nv\r\nflush_all\r\n"), GATE_TIMED, GATE_TIMED},
+    {"flush_all and a set", SAYS("flush_all\r\nset key 0 0 1\r\nv\r\n"), GATE_TIMED, GATE_TIMED},
+    {"a set and mn", SAYS("set key 0 0 1\r\nv\r\nmn\r\n"), GATE_TIMED, GATE_UNTOUCHED},
+    {"a set and half a command", SAYS("set key 0 0 1\r\nv\r\ndelete k"), GATE_TIMED, GATE_TIMED},
+    {"ms", SAYS("ms key 1\r\nv\r\n"), GATE_ENTERED, GATE_UNTOUCHED},
     {"md", SAYS("md key q\r\n"), GATE_TIMED, GATE_UNTOUCHED},
     {"a get and a set", SAYS("get a\r\nset key 0 0 1\r\nv\r\n"), GATE_TIMED, GATE_UNTOUCHED},
     {"a set, a get and an add", SAYS("set b 0 0 1\r\nv\r\nget a\r\nadd key 0 0 1\r\nv\r\n"),
      GATE_TIMED, GATE_UNTOUCHED},
-    {"binary set", SAYS(BINARY("\1", "\3", "\10", "\14") "\0\0\0\0\0\0\0\0keyv"), GATE_TIMED,
+    {"binary set", SAYS(BINARY("\1", "\3", "\10", "\14") "\0\0\0\0\0\0\0\0keyv"), GATE_ENTERED,
      GATE_UNTOUCHED},
     {"quiet binary delete", SAYS(BINARY("\x14", "\3", "\0", "\3") "key"), GATE_TIMED,
      GATE_UNTOUCHED},
@@ -74,19 +83,21 @@ static bool is(struct watch *watch, enum gate_is key, enum gate_is all)
 
 static void test_datagrams(struct watch *watch)
 {
-    const struct datagram *datagram;
+    const struct row *row;
     size_t i, form, ngood;
 
-    for (i = 0; i < sizeof(datagrams) / sizeof(datagrams[0]); i++) {
-        datagram = &datagrams[i];
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        row = &rows[i];
         for (ngood = form = 0; form < FORMS; form++) {
             watch_mark(watch);
-            ngood += watch_datagram(watch, &forms[form], 0, 1, datagram->says, datagram->n) &&
-                     is(watch, datagram->key, datagram->all);
+            ngood += watch_datagram(
+                         watch, &(struct datagram){.form = forms[form], .port = PORT, .total = 1},
+                         row->says, row->n) &&
+                     is(watch, row->key, row->all);
         }
         if (!ok(ngood == FORMS,
                 "%s over UDP: the key's gate is %s, the table's is %s (in %zu of %d forms)",
-                datagram->name, gate_name(datagram->key), gate_name(datagram->all), ngood, FORMS))
+                row->name, gate_name(row->key), gate_name(row->all), ngood, FORMS))
             diag("the gates are %s, %s", gate_name(gate_is(watch_gate(watch, "key"))),
                  gate_name(gate_is(watch->all)));
     }
@@ -94,12 +105,17 @@ static void test_datagrams(struct watch *watch)
 
 static void test_frame_headers(struct watch *watch)
 {
-    static const unsigned int heads[][2] = {{0, 2}, {1, 2}, {1, 1}, {0, 0}, {0, 256}, {256, 1}};
+    static const struct datagram heads[] = {{.port = PORT, .total = 2},
+                                            {.port = PORT, .sequence = 1, .total = 2},
+                                            {.port = PORT, .sequence = 1, .total = 1},
+                                            {.port = PORT, .total = 0},
+                                            {.port = PORT, .total = 256},
+                                            {.port = PORT, .sequence = 256, .total = 1}};
     size_t i, ngood = 0;
 
     for (i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
         watch_mark(watch);
-        watch_datagram(watch, &forms[0], heads[i][0], heads[i][1], SAYS("delete key\r\n"));
+        watch_datagram(watch, &heads[i], SAYS("delete key\r\n"));
         ngood += gate_is(watch->all) == GATE_TIMED;
     }
     ok(ngood == sizeof(heads) / sizeof(heads[0]),
@@ -115,7 +131,7 @@ static void test_large(struct watch *watch)
     n += 50000;
     n += (size_t)sprintf(text + n, "\r\ndelete behind\r\n");
     watch_mark(watch);
-    watch_datagram(watch, &forms[0], 0, 1, text, n);
+    watch_datagram(watch, &(struct datagram){.port = PORT, .total = 1}, text, n);
     ok(is(watch, GATE_TIMED, GATE_UNTOUCHED) && gate_is(watch_gate(watch, "behind")) == GATE_TIMED,
        "a datagram of 50,000 bytes with a command at its end");
 }

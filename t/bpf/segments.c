@@ -103,14 +103,36 @@ static void counts(struct watch *watch, uint64_t out[32])
     free(rows);
 }
 
-void watch_mark(struct watch *watch)
+void watch_mark_gates(struct watch *watch)
 {
     size_t i;
 
     for (i = 0; i < WATCH_ENTRIES; i++)
         watch->buckets[i].gate = (struct chain_gate){0};
     *watch->all = (struct chain_gate){0};
+}
+
+void watch_mark(struct watch *watch)
+{
+    struct chain_ask ask = {0};
+    uint32_t place = 0;
+
+    watch_mark_gates(watch);
+    bpf_map_update_elem(bpf_map__fd(watch->skel->maps.asks), &place, &ask, BPF_ANY);
     counts(watch, watch->counts);
+}
+
+void watch_age(struct watch *watch, uint64_t ns)
+{
+    int asks = bpf_map__fd(watch->skel->maps.asks);
+    struct chain_ask ask = {0};
+    uint32_t place = 0;
+
+    bpf_map_lookup_elem(asks, &place, &ask);
+    ask.first -= ask.first ? ns : 0;
+    ask.next -= ask.next ? ns : 0;
+    ask.wrote -= ask.wrote ? ns : 0;
+    bpf_map_update_elem(asks, &place, &ask, BPF_ANY);
 }
 
 uint64_t watch_count(struct watch *watch, enum chain_count count)
@@ -352,22 +374,35 @@ void talk_ack(struct talk *talk)
     talk_out(talk, talk->out, talk->in, ACK, NULL, 0);
 }
 
-bool watch_datagram(struct watch *watch, const struct form *form, unsigned int sequence,
-                    unsigned int total, const void *data, size_t n)
+/* --- datagrams ------------------------------------------------------------------------------- */
+
+static bool datagram_passes(struct watch *watch, const struct datagram *datagram, bool leaving,
+                            const void *data, size_t n)
 {
     static struct bytes frame;
 
     frame.n = 0;
-    put_link(&frame, form);
-    put_ip(&frame, form, UDP, 16 + n, false);
-    put16(&frame, CLIENT_PORT);
-    put16(&frame, WATCH_PORT);
+    put_link(&frame, &datagram->form);
+    put_ip(&frame, &datagram->form, UDP, 16 + n, leaving);
+    put16(&frame, leaving ? WATCH_PORT : datagram->port);
+    put16(&frame, leaving ? datagram->port : WATCH_PORT);
     put16(&frame, (unsigned int)(16 + n));
     put16(&frame, 0);
-    put16(&frame, 0x1234);
-    put16(&frame, sequence);
-    put16(&frame, total);
+    put16(&frame, datagram->id);
+    put16(&frame, datagram->sequence);
+    put16(&frame, datagram->total);
     put16(&frame, 0);
     put(&frame, data, n);
-    return passes(watch, &frame, false);
+    return passes(watch, &frame, leaving);
+}
+
+bool watch_datagram(struct watch *watch, const struct datagram *datagram, const void *data,
+                    size_t n)
+{
+    return datagram_passes(watch, datagram, false, data, n);
+}
+
+bool watch_reply(struct watch *watch, const struct datagram *datagram, const void *data, size_t n)
+{
+    return datagram_passes(watch, datagram, true, data, n);
 }

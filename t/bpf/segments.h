@@ -37,8 +37,11 @@ void watch_close(struct watch *watch);
 
 /* The gate of a key. */
 struct chain_gate *watch_gate(struct watch *watch, const char *key);
-/* Opens all gates, and resets the counts. */
+/* Opens all gates, forgets all requests over UDP, and resets the counts. */
 void watch_mark(struct watch *watch);
+void watch_mark_gates(struct watch *watch); /* only opens all gates */
+/* Makes what is known of requests over UDP older. */
+void watch_age(struct watch *watch, uint64_t ns);
 /* A count since watch_mark. */
 uint64_t watch_count(struct watch *watch, enum chain_count count);
 uint64_t watch_now(void);
@@ -89,9 +92,17 @@ void talk_ack(struct talk *talk); /* the server acknowledges the client's bytes 
 /* Sends the next bytes; returns the nanoseconds that the programs take. */
 uint32_t talk_time(struct talk *talk, const void *data, size_t n);
 
-/* A datagram to the server with these frame header words (host order). */
-bool watch_datagram(struct watch *watch, const struct form *form, unsigned int sequence,
-                    unsigned int total, const void *data, size_t n);
+/* The headers of a datagram to the server, or of one that leaves; all in host order. */
+struct datagram {
+    struct form form;
+    uint16_t port; /* the client's */
+    uint16_t id;
+    uint16_t sequence;
+    uint16_t total;
+};
+bool watch_datagram(struct watch *watch, const struct datagram *datagram, const void *data,
+                    size_t n);
+bool watch_reply(struct watch *watch, const struct datagram *datagram, const void *data, size_t n);
 /* Runs any frame; true: it is passed unchanged. */
 bool watch_frame(struct watch *watch, const void *frame, size_t n);
 

@@ -117,6 +117,24 @@ def is_not_kept(m, host, key, attack, name):
            "%s: the kernel answers with the server's value" % name)
 
 
+def ends_no_write(m, host, attack, name):
+    """The same of the reply to a write. What ends none is counted by `fill_form`."""
+    udp = client.Udp(host, m.server.port)
+    before = m.counts()
+    m.server.pause()
+    try:
+        ident = udp.send(b"set written 0 0 1\r\nv\r\n")
+        attack(udp.sock, REPLY.pack(ident, 0, 1, 0) + b"STORED\r\n")
+        tap.is_(udp.message(ident), b"STORED\r\n", "%s: so does a forged STORED" % name)
+    finally:
+        m.server.resume()
+    tap.is_(udp.message(ident), b"STORED\r\n", "%s: and the server's" % name)
+    grown = {k: v - before[k] for k, v in m.counts().items()}
+    tap.is_([grown[key] for key in ("writes_ended", "foreign", "fill_form")], [1, 1, 0],
+            "%s: only the latter ends the write" % name)
+    udp.close()
+
+
 each = chain.Each(threads=1, listen="0.0.0.0,::")
 
 
@@ -126,8 +144,12 @@ def forwarded_from_a_local_address(m):
     guest.ip("-6 address add %s/128 dev g0 nodad" % V6[0])
     sock = guest.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     sock.bind((V6[0], m.server.port))
-    is_not_kept(m, V6[0], b"forwarded", lambda to, data: sock.sendto(data, to.getsockname()[:2]),
-                  "forwarded over IPv6")
+
+    def attack(to, data):
+        sock.sendto(data, to.getsockname()[:2])
+
+    is_not_kept(m, V6[0], b"forwarded", attack, "forwarded over IPv6")
+    ends_no_write(m, V6[0], attack, "forwarded over IPv6")
     sock.close()
     guest.close()
 
