@@ -40,6 +40,10 @@ CHAIN_MUTANTS = (
      r"bucket->word != READ_ONCE\(bucket->gate.word\)", 1, "0", BUSY),
     ("the_tables_version", "bpf/chain/get.bpf.h", r"bucket->all != READ_ONCE\(all.word\)", 1, "0",
      BUSY + ("-flush", "50ms")),
+    ("the_reply_to_a_write", "bpf/chain/udp.bpf.h",
+     r"ends = ask_note\([^;]*;\s+if \(!run->nwrites \|\| ends\)\s+return;\s+write_close\([^;]*;", 1,
+     "(void)ends;\n    if (!run->nwrites)\n        return;",
+     BUSY + ("-udp-writes", 95, "-distinct")),
 )
 
 # Of connections on which the kernel answers: (name, changes, what fails): a change is a file, what

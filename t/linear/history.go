@@ -379,6 +379,9 @@ func (c *client) write(key int) error {
 	if f.in.op == opAdd && w >= wayUDP && (c.run.rules.evicts || c.run.expire > 0) {
 		w -= wayUDP // or the effect of a request with a lost answer would be unknown
 	}
+	if w == wayUDP && c.run.distinct && (f.q.meta || f.in.op == opGat) {
+		w -= wayUDP
+	}
 	f.call = c.run.now()
 	f.out, f.err = c.ask(w, f.q)
 	f.ret = c.run.now()

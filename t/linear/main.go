@@ -49,6 +49,7 @@ type run struct {
 	ngroups, nclients   int
 	nkeys, reads        int
 	udpReads, udpWrites int
+	distinct            bool
 	window, burst       int
 	plain, blanks       int
 	lose, redial, abort float64
@@ -229,6 +230,7 @@ func (r *run) parse() {
 	flag.IntVar(&r.reads, "reads", 60, "percent of the operations")
 	flag.IntVar(&r.udpReads, "udp-reads", 75, "percent of the reads")
 	flag.IntVar(&r.udpWrites, "udp-writes", 20, "percent of the writes")
+	flag.BoolVar(&r.distinct, "distinct", false, "over UDP no text write that is answered like a read")
 	flag.IntVar(&r.plain, "plain", 0, "percent of the gets over UDP that are a text get in any case")
 	flag.IntVar(&r.blanks, "blanks", 0, "at most so many behind the keys of those")
 	flag.IntVar(&r.rows, "rows", 0, "percent of the steps with several requests in flight on a stream")

@@ -17,8 +17,9 @@ import linear
 import netns
 import tap
 
-# A write over UDP closes its key's gate for all of --settle, longer than many a case: the share
-# of the kernel's answers can be checked only where there is none.
+# A write over UDP that its reply does not end (ms, md, gat) closes its key's gate for all of
+# --settle, longer than many a case: the share of the kernel's answers can be checked only where
+# there is none (-distinct).
 READS = ("-reads", 97, "-plain", 90, "-udp-writes", 2)
 STREAMED = (*READS[:-1], 0)
 SETTLE = 500 # ms: longer than a busy machine delays a server
@@ -31,9 +32,10 @@ linear.program()
 each = chain.Each(threads=2, chain={"settle": SETTLE})
 
 
-def played(m, *words, least=0, lossy=0):
-    """A run; least: the share of the plain gets over UDP that the kernel has to answer. lossy:
-    one packet in that many is lost."""
+def played(m, *words, least=0, ended=0, lossy=0):
+    """A run; least: the share of the plain gets over UDP that the kernel has to answer. ended: the
+    share of the writes that have to end by their replies. lossy: one packet in that many is lost.
+    """
     losses = netns.attach_loss("cl0", m.pair.client, lossy) if lossy else []
     done, grown = m.during(lambda: linear.run(
         "-udp", "-kernel=false", *(("-apart",) if m.bmc else ()),
@@ -46,6 +48,9 @@ def played(m, *words, least=0, lossy=0):
     share = grown["hits"] / max(found.get("keys_udp_get", 0), 1)
     tap.ok(share >= least, "the kernel answers %.1f %% of the plain "
            "gets over UDP, at least %d" % (100 * share, 100 * least))
+    share = grown["writes_ended"] / max(grown["writes_seen"], 1)
+    tap.ok(share >= ended, "%.1f %% of the writes end by their replies, at least %d" % (
+        100 * share, 100 * ended))
 
 
 @each.case
@@ -56,6 +61,12 @@ def reads(m):
 @each.case
 def writes_and_flushes(m):
     played(m, "-plain", 90, "-flush", "200ms")
+
+
+@each.case
+def writes_over_udp(m):
+    """Of which each but the few that are lost ends by its reply."""
+    played(m, *READS[:-1], 95, "-distinct", "-fill", 40, least=1 / 3, ended=0.9)
 
 
 @each.case
