@@ -2,8 +2,8 @@
 /*
  * Random conversations over a network that loses, repeats and reorders segments, with time passing
  * between them: whenever the server executes a write, the gate of its key is closed. The server is
- * a model: it executes a command as soon as it has all bytes up to its end. CHAIN_RANDOM: the
- * number of conversations.
+ * a model: it executes a command as soon as it has all bytes up to its end. Then the same over UDP.
+ * CHAIN_RANDOM: the number of conversations.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -293,6 +293,174 @@ static void try_run(struct run *run, struct watch *watch, unsigned int seed)
     run->nfound = watch_count(watch, CHAIN_FOUND);
 }
 
+/* --- datagrams ------------------------------------------------------------------------------- */
+
+/*
+ * Requests over UDP with few ids, in one place of the asks, which the network repeats. The server
+ * executes them in any order, and its replies leave in any order or are lost. While there are
+ * requests, no time passes for the gates, and what is known of requests gets older, but not by
+ * --settle.
+ */
+enum { IDS = 3, FLIGHTS = 64, DATAGRAM_STEPS = 200 };
+
+struct request {
+    const char *text;   /* %d: the key */
+    const char *answer; /* NULL: none */
+    const char *other;  /* another one, or the same */
+    bool writes, everything;
+};
+
+static const struct request requests[] = {
+    {"set key%d 0 0 1\r\nv\r\n", "STORED\r\n", "STORED\r\n", true, false},
+    {"set key%d 0 0 1\r\nv\r\n", "STORED\r\n", "SERVER_ERROR out of memory\r\n", true, false},
+    {"delete key%d\r\n", "DELETED\r\n", "NOT_FOUND\r\n", true, false},
+    {"incr key%d 1\r\n", "1\r\n", "NOT_FOUND\r\n", true, false},
+    {"ms key%d 1\r\nv\r\n", "HD\r\n", "NS\r\n", true, false},
+    {"set key%d 0 0 1 noreply\r\nv\r\n", NULL, NULL, true, false},
+    {"get a\r\ntouch key%d 0\r\n", "END\r\n", "TOUCHED\r\n", true, false},
+    {"gat 0 key%d\r\n", "VALUE key0 0 1\r\nv\r\nEND\r\n", "END\r\n", true, false},
+    {"get key%d\r\n", "VALUE key0 0 1\r\nv\r\nEND\r\n", "END\r\n", false, false},
+    {"mg key%d t\r\n", "HD t-1\r\n", "EN\r\n", false, false},
+    {"version\r\n", "VERSION 1.6.18\r\n", "VERSION 1.6.18\r\n", false, false},
+    {"flush_all\r\n", "OK\r\n", "OK\r\n", true, true},
+};
+
+struct flight {
+    const struct request *request;
+    struct datagram from;
+    int key;
+    bool executed;
+};
+
+struct datagrams {
+    struct run *run; /* of it only what `below` needs */
+    struct flight flights[FLIGHTS];
+    unsigned int nflights, nbad, nwrites;
+    uint64_t age;
+};
+
+static void datagram_arrives(struct datagrams *udp, const struct flight *flight)
+{
+    char text[64];
+    int n = snprintf(text, sizeof(text), flight->request->text, flight->key);
+
+    if (udp->nflights == FLIGHTS)
+        return;
+    watch_datagram(udp->run->watch, &flight->from, text, (size_t)n);
+    udp->flights[udp->nflights] = *flight;
+    udp->flights[udp->nflights++].executed = false;
+}
+
+static void datagram_sent(struct datagrams *udp)
+{
+    unsigned int n = sizeof(requests) / sizeof(requests[0]);
+    unsigned int which = below(udp->run, 3) ? 0 : below(udp->run, below(udp->run, 8) ? n - 1 : n);
+    struct flight flight = {.request = &requests[which],
+                            .from = {.port = 40000, .total = 1},
+                            .key = (int)below(udp->run, KEYS)};
+
+    flight.from.id = (uint16_t)below(udp->run, IDS);
+    datagram_arrives(udp, &flight);
+}
+
+static void flight_ends(struct datagrams *udp, unsigned int which)
+{
+    udp->flights[which] = udp->flights[--udp->nflights];
+}
+
+/* The server executes a request, or a reply leaves. */
+static void datagram_handled(struct datagrams *udp)
+{
+    unsigned int which = below(udp->run, udp->nflights);
+    struct flight *flight = &udp->flights[which];
+    const struct request *request = flight->request;
+    const char *answer = below(udp->run, 4) ? request->answer : request->other;
+    char key[8];
+    bool closed;
+
+    if (!flight->executed && request->writes) {
+        snprintf(key, sizeof(key), "key%d", flight->key);
+        closed = is_closed(udp->run->watch->all) ||
+                 (!request->everything && is_closed(watch_gate(udp->run->watch, key)));
+        udp->nbad += !closed;
+        udp->nwrites++;
+    }
+    if (!flight->executed && request->answer && below(udp->run, 32)) {
+        flight->executed = true;
+        return;
+    }
+    if (flight->executed)
+        watch_reply(udp->run->watch, &flight->from, answer, strlen(answer));
+    flight_ends(udp, which);
+}
+
+static void datagrams_age(struct datagrams *udp)
+{
+    uint64_t by = SETTLE / 8 * (1 + below(udp->run, 7));
+
+    if (!udp->nflights) {
+        time_passes(udp->run);
+        udp->age = 0;
+        if (below(udp->run, 2))
+            by = SETTLE;
+    } else {
+        if (udp->age + by >= SETTLE)
+            return;
+        udp->age += by;
+    }
+    watch_age(udp->run->watch, by);
+}
+
+static uint64_t try_datagrams(struct datagrams *udp, struct watch *watch, unsigned int seed)
+{
+    static struct run run;
+    int i;
+
+    run.watch = watch;
+    run.seed = seed * 2654435761u;
+    run.patient = seed % 4 != 0;
+    *udp = (struct datagrams){.run = &run};
+    watch_mark(watch);
+    for (i = 0; i < DATAGRAM_STEPS; i++) {
+        switch (below(&run, 12)) {
+        case 0:
+            datagrams_age(udp);
+            break;
+        case 1:
+            if (udp->nflights && (!run.patient || below(&run, 8) == 0))
+                datagram_arrives(udp, &udp->flights[below(&run, udp->nflights)]);
+            break;
+        case 2:
+        case 3:
+        case 4:
+            if (!run.patient || !udp->nflights || below(&run, 8) == 0)
+                datagram_sent(udp);
+            break;
+        default:
+            if (udp->nflights)
+                datagram_handled(udp);
+        }
+    }
+    return watch_count(watch, CHAIN_WRITES_ENDED);
+}
+
+static void test_datagrams(struct watch *watch, unsigned int n)
+{
+    static struct datagrams udp;
+    unsigned int i, nbad = 0, nwrites = 0;
+    uint64_t nended = 0;
+
+    for (i = 0; i < n; i++) {
+        nended += try_datagrams(&udp, watch, i);
+        nbad += udp.nbad;
+        nwrites += udp.nwrites;
+        if (udp.nbad && nbad < 20)
+            diag("datagrams %u: %u writes were not seen", i, udp.nbad);
+    }
+    ok(nended > n / 2, "of %u writes over UDP %d end by their replies", nwrites, (int)nended);
+    ok(nbad == 0, "each one's gate is closed when the server executes it (%u are not)", nbad);
+}
+
 int main(void)
 {
     static struct run run;
@@ -316,6 +484,7 @@ int main(void)
        nwrites, nalone);
     ok(nfound > n / 50, "connections are tracked again after a resync, %d times", (int)nfound);
     ok(nbad == 0, "each write's gate is closed when the server executes it (%u are not)", nbad);
+    test_datagrams(&watch, n);
     watch_close(&watch);
     return done();
 }
