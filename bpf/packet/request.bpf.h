@@ -298,13 +298,18 @@ __attribute__((noinline)) int reply_text_sum(struct scratch *scratch)
     return (int)sum_fold(text_sum(scratch->reply + REPLY_TEXT, ntext));
 }
 
-/* The sum of the reply's text of ntext bytes; that of a single hit follows from its item's. */
-static __always_inline u64 reply_sum(struct scratch *scratch, u64 ntext)
+/*
+ * The sum of the reply's text of ntext bytes; that of a single hit follows from its item's.
+ * at_once: that of a short one is computed without a call, which takes room on the caller's stack.
+ */
+static __always_inline u64 reply_sum(struct scratch *scratch, u64 ntext, const int at_once)
 {
     u64 nwire = scratch->nwire;
 
     if (scratch->wire_sum && scratch->nhits == 1 && ntext == NVALUE + nwire + NEND)
         return hit_text_sum(scratch->wire_sum, nwire);
+    if (at_once && likely(ntext < SUM_SHORT))
+        return sum_short(scratch->reply + REPLY_TEXT, ntext);
     return (u32)reply_text_sum(scratch);
 }
 
@@ -327,9 +332,9 @@ __attribute__((noinline)) int reply_headers(struct scratch *scratch, int left)
     STORE64(scratch->reply + nreply, 0);
     l4 = scratch->reply + REPLY_TEXT - L4_TEXT;
     if (scratch->offsets.v6)
-        l4_reply(l4 - IP6_BYTES, &scratch->saved, 1, ntext, reply_sum(scratch, ntext));
+        l4_reply(l4 - IP6_BYTES, &scratch->saved, 1, ntext, reply_sum(scratch, ntext, 0));
     else
-        l4_reply(l4 - IP4_BYTES, &scratch->saved, 0, ntext, reply_sum(scratch, ntext));
+        l4_reply(l4 - IP4_BYTES, &scratch->saved, 0, ntext, reply_sum(scratch, ntext, 0));
     if (left && scratch->offsets.v6)
         l4_leave_checksum(l4 - IP6_BYTES, 1);
     else if (left)
@@ -354,7 +359,7 @@ static __always_inline int xdp_write_plain(struct xdp_md *ctx, struct scratch *s
 
     if (data + offsets_text(offsets) + 8 > end)
         return 0;
-    write_headers(data, scratch, offsets, ntext, reply_sum(scratch, ntext));
+    write_headers(data, scratch, offsets, ntext, reply_sum(scratch, ntext, 1));
     if (ntext < 9) {
         STORE64(data + offsets_text(offsets),
                 LOAD64(scratch->reply + REPLY_TEXT) << (64 - 8 * ntext) >> (64 - 8 * ntext));

@@ -38,7 +38,12 @@ static __always_inline u64 halves(u64 word)
     return (word >> 32) + (u32)word;
 }
 
-/* The sum of up to 63 bytes; reads up to 7 bytes behind them. */
+static __always_inline u64 sum_words(const struct sum *sum)
+{
+    return sum->all - (sum->upper << 32) + sum->upper;
+}
+
+/* The sum of n % 64 bytes; reads up to 7 bytes behind them. */
 static __always_inline u64 sum_rest(const void *text, u64 n)
 {
     struct sum one = {0, 0}, two = {0, 0};
@@ -62,7 +67,28 @@ static __always_inline u64 sum_rest(const void *text, u64 n)
     sum_add_word(&two, LOAD64(text) & ((1ull << 8 * (n & 7)) - 1));
     one.all += two.all;
     one.upper += two.upper;
-    return one.all - (one.upper << 32) + one.upper;
+    return sum_words(&one);
+}
+
+/* The same of fewer than SUM_SHORT bytes. */
+enum { SUM_SHORT = 128 };
+
+static __always_inline u64 sum_short(const void *text, u64 n)
+{
+    struct sum sum = {0, 0};
+
+    if (n & 64) {
+        sum_add_word(&sum, LOAD64(text));
+        sum_add_word(&sum, LOAD64(text + 8));
+        sum_add_word(&sum, LOAD64(text + 16));
+        sum_add_word(&sum, LOAD64(text + 24));
+        sum_add_word(&sum, LOAD64(text + 32));
+        sum_add_word(&sum, LOAD64(text + 40));
+        sum_add_word(&sum, LOAD64(text + 48));
+        sum_add_word(&sum, LOAD64(text + 56));
+        text += 64;
+    }
+    return sum_words(&sum) + sum_rest(text, n);
 }
 
 /*
