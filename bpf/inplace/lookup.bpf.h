@@ -122,35 +122,33 @@ static __always_inline u32 bucket_ref(const struct mc_bucket *bucket, u64 slot)
     return READ_ONCE(*(const u32 *)((const char *)bucket->refs + slot * 4));
 }
 
-/* Copies n bytes from `offset` of the extent to `at` of the reply. 8 <= n <= TEXT_MAX. */
+/*
+ * Copies n bytes from `offset` of the extent to `at` of the reply, 8 <= n <= TEXT_MAX; up to 64
+ * bytes behind them may change.
+ */
 static __always_inline int copy_bytes(struct scratch *scratch, u64 at, const char *extent,
                                       u64 offset, u64 n)
 {
     u64 blocks = n / 64, words = n % 64 / 8, from = offset, to = at, i;
 
     for (i = 0; i < TEXT_MAX / 64 + 1; i++) {
-        const u64 *in;
-        u64 *out;
-
         if (i >= blocks)
             break;
         OPAQUE(from);
         if (from > MC_EXTENT_BYTES - 64)
             return FOUND_RETRY;
-        in = (const u64 *)(extent + from);
         BOUND(to, 2047);
-        out = (u64 *)(scratch->reply + to);
-        out[0] = in[0];
-        out[1] = in[1];
-        out[2] = in[2];
-        out[3] = in[3];
-        out[4] = in[4];
-        out[5] = in[5];
-        out[6] = in[6];
-        out[7] = in[7];
+        copy64(scratch->reply + to, extent + from);
         from += 64;
         to += 64;
     }
+    OPAQUE(from);
+    if (likely(from <= MC_EXTENT_BYTES - 64)) {
+        BOUND(to, 2047);
+        copy64(scratch->reply + to, extent + from);
+        return FOUND_HIT;
+    }
+    /* The extent ends behind the item. */
     for (i = 0; i < 8; i++) {
         if (i >= words)
             break;

@@ -234,6 +234,19 @@ static void test_splits(struct lab *lab, enum loader_program program)
            names[program]);
 }
 
+/* Whether the item is answered to "gets hit". */
+static bool gets_answers(struct lab *lab, enum loader_program program, const char *value,
+                         size_t nvalue)
+{
+    struct frame frame;
+    char reply[1600];
+    int n = snprintf(reply, sizeof(reply), "VALUE hit 0 %zu 0\r\n%.*s\r\nEND\r\n", nvalue,
+                     (int)nvalue, value);
+
+    frame_request(&frame, "gets hit\r\n", 10);
+    return lab_answers(lab, program, &frame, reply, (size_t)n);
+}
+
 /* Items at the end of an extent, behind which no block copy may read. */
 static void test_segment_end(struct lab *lab, enum loader_program program)
 {
@@ -257,6 +270,7 @@ static void test_segment_end(struct lab *lab, enum loader_program program)
             lab_link(lab, lab_hash(lab, "hit", 3), at);
             ask(&frame, "hit", back & 8);
             right &= lab_answers(lab, program, &frame, reply, (size_t)n);
+            right &= gets_answers(lab, program, value, nvalue);
         }
     }
     ok(right, "%s: items at the end of an extent are answered", names[program]);
