@@ -125,7 +125,7 @@ static __always_inline u64 binary_line(struct scratch *scratch, const struct ite
     nkey = binary_with_key(scratch) ? scratch->nkey : 0;
     at = reply_binary_head(scratch, nkey, BINARY_FLAGS, 0, BINARY_FLAGS + nkey + nvalue, cas);
     at = reply_add(scratch, at, bpf_htonl(suffix_flags(scratch, suffix)), BINARY_FLAGS);
-    return nkey ? (u32)reply_key(scratch, at) : at;
+    return nkey ? reply_key_here(scratch, at) : at;
 }
 
 /* The answer to a miss, none to a quiet one. */
@@ -138,7 +138,7 @@ static __always_inline void binary_miss(struct scratch *scratch)
         return;
     if (opcode == BINARY_GETK) {
         at = reply_binary_head(scratch, scratch->nkey, 0, BINARY_NOT_FOUND, scratch->nkey, 0);
-        scratch->nreply = reply_key(scratch, at);
+        scratch->nreply = reply_key_here(scratch, at);
     } else {
         at = reply_binary_head(scratch, 0, 0, BINARY_NOT_FOUND, 9, 0);
         at = reply_add(scratch, at, 0x6e756f6620746f4eull, 8); /* "Not foun" */

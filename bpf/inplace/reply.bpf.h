@@ -27,20 +27,26 @@ static __always_inline u64 reply_letter(struct scratch *scratch, u64 at, u8 lett
     return reply_add(scratch, at, ' ' | (u64)letter << 8, 2);
 }
 
-/* The key of the request. */
+/* The key of the request, */
+static __always_inline u64 reply_key_here(struct scratch *scratch, u64 at)
+{
+    u64 to = at, nkey = scratch->nkey, i;
+
+    for (i = 0; i < KEY_WORDS / 4; i++) {
+        if (32 * i >= nkey)
+            break;
+        BOUND(to, 2047);
+        copy16(scratch->reply + to, &scratch->key[4 * i]);
+        copy16(scratch->reply + to + 16, &scratch->key[4 * i + 2]);
+        to += 32;
+    }
+    return at + READ_ONCE(scratch->nkey); /* as in key_words */
+}
+
+/* by a function where it is rarely needed. */
 __attribute__((noinline)) int reply_key(struct scratch *scratch, u64 at)
 {
-    u64 words, i;
-
-    if (!scratch)
-        return 0;
-    words = (scratch->nkey + 7) / 8;
-    for (i = 0; i < KEY_WORDS; i++) {
-        if (i >= words)
-            break;
-        reply_add(scratch, at + 8 * i, scratch->key[i], 8);
-    }
-    return at + scratch->nkey;
+    return scratch ? reply_key_here(scratch, at) : 0;
 }
 
 /* n bytes, up to 16, which begin there; as many are read. */
