@@ -199,6 +199,7 @@ static __always_inline int verb_answer(struct scratch *scratch, const enum packe
                                        const enum look look)
 {
     u32 text;
+    int rc;
 
     answer_begin(scratch);
     text = LOAD32(scratch->request);
@@ -214,10 +215,13 @@ static __always_inline int verb_answer(struct scratch *scratch, const enum packe
     scratch->at = 5;
     if (scratch->request[4] != ' ')
         return MC_COUNT_PASS_COMMAND;
-    /* XDP has too little stack left for a round's call. */
-    if (from == PACKET_XDP)
-        return keys_end(scratch, keys_take(scratch, gets_step, KEYS_MAX + KEYS_RETRIED));
-    return keys_answer(scratch, gets_step, gets_round);
+    if (from != PACKET_XDP)
+        return keys_answer(scratch, gets_step, gets_round);
+    /* The first is mostly the only one. XDP has too little stack left for a round's call. */
+    rc = key_step(scratch, item_to_gets);
+    if (unlikely(rc == STEP_NEXT))
+        rc = keys_take(scratch, gets_step, KEYS_MAX + KEYS_RETRIED);
+    return keys_end(scratch, rc);
 }
 
 /*
