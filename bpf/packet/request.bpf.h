@@ -300,7 +300,7 @@ __attribute__((noinline)) int reply_text_sum(struct scratch *scratch)
 
 /*
  * The sum of the reply's text of ntext bytes; that of a single hit follows from its item's.
- * at_once: that of a short one is computed without a call, which takes room on the caller's stack.
+ * at_once: any other is computed without a call, which takes room on the caller's stack.
  */
 static __always_inline u64 reply_sum(struct scratch *scratch, u64 ntext, const int at_once)
 {
@@ -308,8 +308,8 @@ static __always_inline u64 reply_sum(struct scratch *scratch, u64 ntext, const i
 
     if (scratch->wire_sum && scratch->nhits == 1 && ntext == NVALUE + nwire + NEND)
         return hit_text_sum(scratch->wire_sum, nwire);
-    if (at_once && likely(ntext < SUM_SHORT))
-        return sum_short(scratch->reply + REPLY_TEXT, ntext);
+    if (at_once)
+        return words_sum(scratch->reply + REPLY_TEXT, ntext);
     return (u32)reply_text_sum(scratch);
 }
 

@@ -70,25 +70,28 @@ static __always_inline u64 sum_rest(const void *text, u64 n)
     return sum_words(&one);
 }
 
-/* The same of fewer than SUM_SHORT bytes. */
-enum { SUM_SHORT = 128 };
-
-static __always_inline u64 sum_short(const void *text, u64 n)
+/* The same of n bytes, n <= TEXT_MAX, by whole words: quicker than text_sum up to some hundred. */
+static __always_inline u64 words_sum(const void *text, u64 n)
 {
+    u64 blocks = n / 64, at = n, i;
     struct sum sum = {0, 0};
+    const void *from = text;
 
-    if (n & 64) {
-        sum_add_word(&sum, LOAD64(text));
-        sum_add_word(&sum, LOAD64(text + 8));
-        sum_add_word(&sum, LOAD64(text + 16));
-        sum_add_word(&sum, LOAD64(text + 24));
-        sum_add_word(&sum, LOAD64(text + 32));
-        sum_add_word(&sum, LOAD64(text + 40));
-        sum_add_word(&sum, LOAD64(text + 48));
-        sum_add_word(&sum, LOAD64(text + 56));
-        text += 64;
+    for (i = 0; i < TEXT_MAX / 64; i++) {
+        if (i >= blocks)
+            break;
+        sum_add_word(&sum, LOAD64(from));
+        sum_add_word(&sum, LOAD64(from + 8));
+        sum_add_word(&sum, LOAD64(from + 16));
+        sum_add_word(&sum, LOAD64(from + 24));
+        sum_add_word(&sum, LOAD64(from + 32));
+        sum_add_word(&sum, LOAD64(from + 40));
+        sum_add_word(&sum, LOAD64(from + 48));
+        sum_add_word(&sum, LOAD64(from + 56));
+        from += 64;
     }
-    return sum_words(&sum) + sum_rest(text, n);
+    BOUND(at, 2047 - 63); /* not `from`: the verifier would go on once for each block */
+    return sum_words(&sum) + sum_rest(text + at, n);
 }
 
 /*
