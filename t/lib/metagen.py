@@ -53,9 +53,8 @@ class Stream:
         if flag in "TN" and not bad:
             return flag.encode() + self.pick((b"0", b"100", b"1000", b"500", b"-1", b"+70", b"007",
                                               b"4294967396", b"2147483648", b"-2147483649"))
-        if flag in "RDJF" and not bad:
-            return b"%s%d" % (flag.encode(), self.pick((0, 0, 1, 5, 30, 100, 300, 1000,
-                                                                 2 ** 32 + 5)))
+        if flag in "RDJF" and not bad: # R far from any T: two servers' seconds differ
+            return b"%s%d" % (flag.encode(), self.pick((0, 0, 1, 5, 30, 50, 300, 700, 2 ** 32 + 5)))
         if flag == "C" and not bad:
             return b"C%d" % max(0, self.cas + self.pick((0, 0, 0, -1, -1, -2, -3, 1)))
         if flag in "TNRDJFC":
