@@ -71,10 +71,10 @@ static __always_inline int keys_end(struct scratch *scratch, int rc)
 
 enum { ROUND_KEYS = 32, ROUNDS_MAX = (KEYS_MAX + KEYS_RETRIED) / ROUND_KEYS };
 
-/* All keys: the first, which mostly is the only one, and rounds of up to ROUND_KEYS. */
-static __always_inline int keys_answer(struct scratch *scratch, take_keys *step, take_keys *round)
+/* The keys behind the first, of which `rc` was said, by rounds of up to ROUND_KEYS. */
+static __always_inline int keys_rest(struct scratch *scratch, int rc, take_keys *round)
 {
-    int rc = step(scratch), i;
+    int i;
 
     for (i = 0; i < ROUNDS_MAX; i++) {
         if (rc != STEP_NEXT)
@@ -98,7 +98,7 @@ static __always_inline int get_answer(struct scratch *scratch)
     answer_begin(scratch);
     if (!request_has_newline(scratch))
         return MC_COUNT_PASS_REQUEST;
-    return keys_answer(scratch, get_step, get_round);
+    return keys_rest(scratch, get_step(scratch), get_round);
 }
 
 /* The same where several ways lead here, which Linux 6.1 would follow through all of it one by one.

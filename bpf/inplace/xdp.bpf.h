@@ -369,7 +369,7 @@ __attribute__((noinline)) int xdp_request(struct xdp_md *ctx, u32 nlink, u32 v6,
     kind = rc;
     rc = packet_take(packet_xdp(ctx), scratch, kind, how == REQUEST_JUDGED);
     if (likely(!rc))
-        rc = kind == HEAD_GET ? get_answer(scratch) : verb_answer(scratch, PACKET_XDP, LOOK_ONCE);
+        rc = kind == HEAD_GET ? get_answer(scratch) : verb_answer(scratch, LOOK_ONCE);
     if (likely(rc == STEP_END))
         return xdp_reply(ctx, scratch);
     return rc == FOUND_RETRY ? xdp_pass_busy(ctx, scratch) : xdp_pass(scratch, rc);

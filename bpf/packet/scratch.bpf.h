@@ -90,6 +90,8 @@ struct scratch {
     u8 clsid;
     u32 ndigits; /* of the client flags in its suffix, */
     u32 nsize;   /* and of the value's length */
+    u64 value;   /* where in its extent gets's value begins, while the line before it is written, */
+    u64 nvalue;  /* and how long it is: there is little stack */
 
     /* --- the reply: its text from REPLY_TEXT on, and at last its headers before that --- */
     u8 classes[HITS_MAX]; /* of the items in it */
