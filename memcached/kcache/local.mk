@@ -109,9 +109,9 @@ t_bpf_share_SOURCES = t/bpf/share.c t/bpf/wire.h t/lib/tap.h
 t_bpf_share_LDADD = $(loader_libs)
 t_bpf_rings_SOURCES = t/bpf/rings.c $(bpf_lab)
 t_bpf_rings_LDADD = $(kcache_libs)
-t_bpf_verifier_SOURCES = t/bpf/verifier.c $(bpf_lab)
+t_bpf_verifier_SOURCES = t/bpf/verifier.c t/bpf/skeletons.h $(bpf_lab)
 t_bpf_verifier_LDADD = $(kcache_libs)
-t_bpf_stack_SOURCES = t/bpf/stack.c $(bpf_lab)
+t_bpf_stack_SOURCES = t/bpf/stack.c t/bpf/skeletons.h $(bpf_lab)
 t_bpf_stack_LDADD = $(kcache_libs)
 
 unit_tests += t/unit/kcache_prefix

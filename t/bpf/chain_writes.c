@@ -243,73 +243,70 @@ static void test_duplicates(struct watch *watch)
     ok(is(watch, GATE_ENTERED), "a reply too many ends nothing that arrives after it");
 }
 
-/* Requests that arrive between a write and its reply. */
-static void test_between(struct watch *watch)
+/* Whose id is the write's, or which only fall on its place; whether it then ends by time. */
+struct other {
+    const char *name, *asks;
+    bool same, matters;
+};
+
+static const struct other either[] = {
+    {"a set with its id", "set other 0 0 1\r\nv\r\n", true, true},
+    {"a set without a reply with its id", "set other 0 0 1 noreply\r\nv\r\n", true, true},
+    {"a get with its id", "get other\r\n", true, true},
+    {"gets with its id", "gets other\r\n", true, true},
+    {"version with its id", "version\r\n", true, true},
+    {"another set in its place", "set other 0 0 1\r\nv\r\n", false, true},
+    {"another get in its place", "get other\r\n", false, false},
+    {"another version in its place", "version\r\n", false, false},
+};
+
+static const struct other only_between[] = {
+    {"two commands with its id", "get a\r\nget b\r\n", true, true},
+    {"flush_all with its id", "flush_all\r\n", true, true},
+    {"an unfinished command with its id", "set other 0 0 9\r\nv", true, true},
+    {"another set without a reply in its place", "set other 0 0 1 noreply\r\nv\r\n", false, true},
+    {"other gets in its place", "gets other\r\n", false, false},
+};
+
+static const struct other only_before[] = {
+    {"two sets with its id", "set a 0 0 1\r\nv\r\nset b 0 0 1\r\nv\r\n", true, true},
+};
+
+/* One arrives between a write and its reply. */
+static void test_between(struct watch *watch, const struct other *rows, size_t nrows)
 {
-    static const struct {
-        const char *name, *asks;
-        bool same, matters;
-    } rows[] = {
-        {"a set with its id", "set other 0 0 1\r\nv\r\n", true, true},
-        {"a set without a reply with its id", "set other 0 0 1 noreply\r\nv\r\n", true, true},
-        {"a get with its id", "get other\r\n", true, true},
-        {"gets with its id", "gets other\r\n", true, true},
-        {"version with its id", "version\r\n", true, true},
-        {"two commands with its id", "get a\r\nget b\r\n", true, true},
-        {"flush_all with its id", "flush_all\r\n", true, true},
-        {"an unfinished command with its id", "set other 0 0 9\r\nv", true, true},
-        {"another set in its place", "set other 0 0 1\r\nv\r\n", false, true},
-        {"another set without a reply in its place", "set other 0 0 1 noreply\r\nv\r\n", false,
-         true},
-        {"another get in its place", "get other\r\n", false, false},
-        {"other gets in its place", "gets other\r\n", false, false},
-    };
+    const struct other *row;
     uint64_t now;
-    size_t i;
     bool held;
 
-    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (row = rows; row < rows + nrows; row++) {
         watch_mark(watch);
         sets(watch, &first);
         now = watch_now();
-        says(watch, rows[i].same ? &first : &second, rows[i].asks);
-        held = !rows[i].matters || closed_from(watch, now);
+        says(watch, row->same ? &first : &second, row->asks);
+        held = !row->matters || closed_from(watch, now);
         stored(watch, &first);
-        ok(held && (rows[i].matters ? closed_from(watch, now) : is(watch, GATE_LEFT)),
-           "%s between a write and its reply: it ends by %s", rows[i].name,
-           rows[i].matters ? "time" : "its reply");
+        ok(held && (row->matters ? closed_from(watch, now) : is(watch, GATE_LEFT)),
+           "%s between a write and its reply: it ends by %s", row->name,
+           row->matters ? "time" : "its reply");
     }
 }
 
-/* Requests that are unanswered when a write arrives. */
-static void test_before(struct watch *watch)
+/* One is unanswered when a write arrives. */
+static void test_before(struct watch *watch, const struct other *rows, size_t nrows)
 {
-    static const struct {
-        const char *name, *asks;
-        bool same, matters;
-    } rows[] = {
-        {"a set with its id", "set other 0 0 1\r\nv\r\n", true, true},
-        {"a set without a reply with its id", "set other 0 0 1 noreply\r\nv\r\n", true, true},
-        {"a get with its id", "get other\r\n", true, true},
-        {"gets with its id", "gets other\r\n", true, true},
-        {"version with its id", "version\r\n", true, true},
-        {"two sets with its id", "set a 0 0 1\r\nv\r\nset b 0 0 1\r\nv\r\n", true, true},
-        {"another set in its place", "set other 0 0 1\r\nv\r\n", false, true},
-        {"another get in its place", "get other\r\n", false, false},
-        {"another version in its place", "version\r\n", false, false},
-    };
+    const struct other *row;
     uint64_t now;
-    size_t i;
 
-    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (row = rows; row < rows + nrows; row++) {
         watch_mark(watch);
-        says(watch, rows[i].same ? &first : &second, rows[i].asks);
+        says(watch, row->same ? &first : &second, row->asks);
         now = watch_now();
         sets(watch, &first);
         stored(watch, &first);
-        ok(rows[i].matters ? closed_from(watch, now) : is(watch, GATE_LEFT),
-           "%s before a write, unanswered: it ends by %s", rows[i].name,
-           rows[i].matters ? "time" : "its reply");
+        ok(row->matters ? closed_from(watch, now) : is(watch, GATE_LEFT),
+           "%s before a write, unanswered: it ends by %s", row->name,
+           row->matters ? "time" : "its reply");
     }
 }
 
@@ -500,8 +497,10 @@ int main(void)
     test_replies_to_gets(&watch);
     test_heads(&watch);
     test_duplicates(&watch);
-    test_between(&watch);
-    test_before(&watch);
+    test_between(&watch, either, sizeof(either) / sizeof(either[0]));
+    test_between(&watch, only_between, sizeof(only_between) / sizeof(only_between[0]));
+    test_before(&watch, either, sizeof(either) / sizeof(either[0]));
+    test_before(&watch, only_before, sizeof(only_before) / sizeof(only_before[0]));
     test_before_another(&watch);
     test_doubt_ends(&watch);
     test_while_closed(&watch);

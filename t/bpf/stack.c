@@ -10,13 +10,10 @@
 #include <stdlib.h>
 
 #include "bpf/loader/object.h"
-#include "bpf/loader/share_ports.h"
-#include "bpf/tcp/tcp.skel.h"
 #include "kcache/guard.h"
 #include "t/bpf/lab.h"
+#include "t/bpf/skeletons.h"
 #include "t/lib/tap.h"
-
-#include "bpf/loader/share.skel.h"
 
 /* The kernel's limits are 512 and 8; the programs of another clang must fit as well. */
 enum { STACK_ROOM = 448, CALLS_ROOM = 7, ROUNDED_TO = 32, INSNS_MAX = 65536 };
@@ -148,31 +145,20 @@ static void test_programs(const struct loader *loader, unsigned int most)
     ok(n == most, "all %u programs were checked", n);
 }
 
-/* With maps of their own, which is the same to the verifier. */
 static void test_tcp(void)
 {
-    struct tcp *skel = tcp__open();
+    struct tcp *skel = skeleton_tcp();
 
-    if (!skel)
-        skip_all("cannot open the programs for TCP");
-    bpf_program__set_flags(skel->progs.tcp_xdp, BPF_F_XDP_HAS_FRAGS);
-    skel->rodata->tick_ns = loader_tick_ns();
-    skel->rodata->tcp_mark = 1;
     skel->rodata->weakly_ordered = 1; /* which leaves more of the code */
     if (ok(tcp__load(skel) == 0, "TCP: the programs are loaded"))
         ok(test_object(skel->obj) == 5, "all 5 programs for TCP were checked");
     tcp__destroy(skel);
 }
 
-/* The programs of an interface that several servers have. */
 static void test_share(void)
 {
-    struct share *skel = share__open();
+    struct share *skel = skeleton_share();
 
-    if (!skel)
-        skip_all("cannot open the programs of shared interfaces");
-    bpf_program__set_flags(skel->progs.mc_share, BPF_F_XDP_HAS_FRAGS);
-    bpf_program__set_flags(skel->progs.mc_shared, BPF_F_XDP_HAS_FRAGS);
     if (ok(share__load(skel) == 0, "shared interfaces: the programs are loaded"))
         ok(test_object(skel->obj) == 2, "both were checked");
     share__destroy(skel);

@@ -13,12 +13,9 @@
 #include <sys/utsname.h>
 
 #include "bpf/loader/object.h"
-#include "bpf/loader/share_ports.h"
-#include "bpf/tcp/tcp.skel.h"
 #include "t/bpf/lab.h"
+#include "t/bpf/skeletons.h"
 #include "t/lib/tap.h"
-
-#include "bpf/loader/share.skel.h"
 
 /* The kernel's limit is a million: the programs of another clang must fit as well. */
 enum {
@@ -131,31 +128,20 @@ static void test_object(enum object_kind kind, bool rings, const char *name, con
     object_close(&object);
 }
 
-/* With maps of their own, which is the same to the verifier. */
 static void test_tcp(const char *release)
 {
-    struct tcp *skel = tcp__open();
+    struct tcp *skel = skeleton_tcp();
 
-    if (!skel)
-        skip_all("cannot open the programs for TCP");
-    bpf_program__set_flags(skel->progs.tcp_xdp, BPF_F_XDP_HAS_FRAGS);
-    skel->rodata->tick_ns = loader_tick_ns();
-    skel->rodata->tcp_mark = 1;
     ask(skel->obj);
     if (ok(tcp__load(skel) == 0, "TCP: the programs are loaded"))
         test_programs(skel->obj, release);
     tcp__destroy(skel);
 }
 
-/* The programs of an interface that several servers have. */
 static void test_share(const char *release)
 {
-    struct share *skel = share__open();
+    struct share *skel = skeleton_share();
 
-    if (!skel)
-        skip_all("cannot open the programs of shared interfaces");
-    bpf_program__set_flags(skel->progs.mc_share, BPF_F_XDP_HAS_FRAGS);
-    bpf_program__set_flags(skel->progs.mc_shared, BPF_F_XDP_HAS_FRAGS);
     ask(skel->obj);
     if (ok(share__load(skel) == 0, "shared interfaces: the programs are loaded"))
         test_programs(skel->obj, release);
