@@ -47,13 +47,15 @@ __attribute__((noinline)) int get_step(struct scratch *scratch)
 /* Takes one key of a request, or several. */
 typedef int take_keys(struct scratch *scratch);
 
-/* Up to n keys, by a function that takes one. The verifier looks at the loop's body n times. */
-static __always_inline int keys_take(struct scratch *scratch, take_keys *step, const int n)
+enum { ROUND_KEYS = 32, ROUNDS_MAX = (KEYS_MAX + KEYS_RETRIED) / ROUND_KEYS };
+
+/* A round's keys, by a function that takes one. The verifier looks at the loop's body for each. */
+static __always_inline int keys_take(struct scratch *scratch, take_keys *step)
 {
     int rc = STEP_NEXT, i;
 
 #pragma clang loop unroll_count(16)
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < ROUND_KEYS; i++) {
         rc = step(scratch);
         if (rc != STEP_NEXT)
             break;
@@ -68,8 +70,6 @@ static __always_inline int keys_end(struct scratch *scratch, int rc)
         reply_end(scratch);
     return rc == STEP_NEXT ? (int)MC_COUNT_PASS_REQUEST : rc;
 }
-
-enum { ROUND_KEYS = 32, ROUNDS_MAX = (KEYS_MAX + KEYS_RETRIED) / ROUND_KEYS };
 
 /* The keys behind the first, of which `rc` was said, by rounds of up to ROUND_KEYS. */
 static __always_inline int keys_rest(struct scratch *scratch, int rc, take_keys *round)
@@ -86,7 +86,7 @@ static __always_inline int keys_rest(struct scratch *scratch, int rc, take_keys 
 
 __attribute__((noinline)) int get_round(struct scratch *scratch)
 {
-    return scratch ? keys_take(scratch, get_step, ROUND_KEYS) : MC_COUNT_PASS_ERROR;
+    return scratch ? keys_take(scratch, get_step) : MC_COUNT_PASS_ERROR;
 }
 
 /*

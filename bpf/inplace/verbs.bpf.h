@@ -161,7 +161,7 @@ __attribute__((noinline)) int gets_step(struct scratch *scratch)
 
 __attribute__((noinline)) int gets_round(struct scratch *scratch)
 {
-    return scratch ? keys_take(scratch, gets_step, ROUND_KEYS) : MC_COUNT_PASS_ERROR;
+    return scratch ? keys_take(scratch, gets_step) : MC_COUNT_PASS_ERROR;
 }
 
 /* --- all of them ----------------------------------------------------------------- */

@@ -351,6 +351,13 @@ enum {
     CONN_BEYOND = 1 << 17, /* of a window, beside which others may have been told */
 };
 
+/* Whether a client's segment acknowledges what its socket has not heard of yet. */
+static __always_inline int conn_hears(const struct mc_tcp_conn *conn,
+                                      const struct tcp_segment *segment)
+{
+    return conn->acked != segment->ack - conn->shift.out;
+}
+
 /*
  * Whether the socket may take a client's segment, or has taken it before: nothing is learned from
  * others (RFC 5961 in coarse). So who forges segments, and does not know the numbers, has to meet

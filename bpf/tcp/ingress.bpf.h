@@ -188,7 +188,7 @@ static __always_inline int tcp_leave_request(struct segment_scratch *tcp,
                                              const struct mc_tcp_conn *conn, int why)
 {
     tcp_leave(tcp, why);
-    if (conn->acked != tcp->segment.ack - conn->shift.out)
+    if (conn_hears(conn, &tcp->segment))
         tcp->reason = why;
     return TCP_LEFT;
 }

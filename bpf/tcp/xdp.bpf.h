@@ -138,7 +138,7 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
         (unlikely(MACS(data) != control.mac) &&
          mac_check(MACS(data), ctx->ingress_ifindex) != HEAD_GET))
         return tcp_xdp_pass(tcp, MC_TCP_PASS_WAY);
-    if (conn->acked != tcp->segment.ack - conn->shift.out)
+    if (conn_hears(conn, &tcp->segment))
         return XDP_PASS; /* TC answers it and tells the socket, or counts why not */
     scratch->offsets = offsets;
     scratch->ntext = tcp->segment.n;
