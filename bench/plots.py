@@ -500,7 +500,7 @@ def memory(samples):
     chart = Chart("memory-by-size", "Memory of an item beside its key and value",
                   "bytes of a value", "bytes",
                   "16-byte keys: growth of the resident memory while as many items are stored in "
-                  "each, for each item. The kernel path's memory grows by 16 MiB at a time, and "
+                  "each, for each item. The kernel path's memory grows by 8 MiB at a time, and "
                   "ahead of what is needed, which is in its figures.", "x")
     for name in ("sr", "in-place", "debian"):
         chart.series(NAMES[name], name, [

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The documents: what a link names exists, file and heading; one minimum kernel is stated; the
-figures are what doc/figures/draw makes; files that the documents name are there."""
+figures are what doc/figures/draw makes; files and functions that the documents name are there; the
+sizes of maps are those of the code."""
 import os
 import re
 import subprocess
@@ -29,6 +30,18 @@ STATED = {
 # A file as documents name it; what lies in memcached/ without that.
 FILE = re.compile(r"`((?:t|bpf|memcached|doc|bench|packaging|tools|store|kcache|command|net|proto"
                   r"|process|options|flash|base|bmc)/[a-z0-9_./-]+\.\w+)`")
+# The same without a folder.
+BARE = re.compile(r"`([a-z0-9_-]+(?:\.bpf)?\.(?:md|h|t|py))`")
+# (`function`, file), and in tables: file `function`
+PLACES = (re.compile(r"[(;]\s?`(?P<name>\w+)`,\s(?P<file>[a-z]+/[a-z0-9_./-]+\.[ch])"),
+          re.compile(r"(?P<file>[a-z]+/[a-z0-9_./-]+\.[ch]) `(?P<name>\w+)`"))
+# What states the size of a map: the pattern, and how many of its unit the constant has.
+SIZES = {
+    "doc/memcached.1.in": (r"of items, (\d+) MiB each, and of the table, (\d+) MiB", 1 << 20),
+    "bench/README.md": (r"whole extents \((\d+) MiB of items, (\d+) MiB", 1 << 20),
+    "packaging/prometheus/dashboard.json": (r"(\d+) \* memcached_bmc_maps\{[^}]*items(?s:.*?)"
+                                            r"(\d+) \* memcached_bmc_maps\{[^}]*table", 1),
+}
 
 
 def read(path):
@@ -36,12 +49,23 @@ def read(path):
         return file.read()
 
 
+def tree():
+    """The files of the source tree, without what is built."""
+    for where, folders, names in os.walk(SRCDIR):
+        if where == SRCDIR:
+            folders[:] = [name for name in folders if not re.match(r"build|\.git$|autom4te", name)]
+        yield from (os.path.relpath(os.path.join(where, name), SRCDIR) for name in names)
+
+
 def documents():
-    found = ["README.md", "HACKING.md", "bench/README.md"]
-    for where, _, names in os.walk(os.path.join(SRCDIR, "doc")):
-        found += [os.path.relpath(os.path.join(where, name), SRCDIR) for name in names
-                  if name.endswith(".md")]
-    return sorted(found)
+    return sorted(path for path in tree() if path.endswith(".md"))
+
+
+def found(path, file):
+    """The files that `file` in the document `path` may mean."""
+    folders = (".", "memcached", os.path.dirname(path))
+    return [name for name in (os.path.normpath(os.path.join(folder, file)) for folder in folders)
+            if os.path.exists(os.path.join(SRCDIR, name))]
 
 
 def anchors(path):
@@ -74,10 +98,34 @@ def links_lead_somewhere():
 def files_are_there():
     named = {(path, file) for path in documents() for file in FILE.findall(read(path))}
     tap.ok(len(named) > 100, "%d files are named" % len(named))
-    tap.is_(sorted("%s: %s" % (path, file) for path, file in named
-                   if not any(os.path.exists(os.path.join(SRCDIR, folder, file))
-                              for folder in (".", "memcached", os.path.dirname(path)))), [],
+    tap.is_(sorted("%s: %s" % (path, file) for path, file in named if not found(path, file)), [],
             "all exist")
+    names = {os.path.basename(path) for path in tree()}
+    tap.is_(sorted("%s: %s" % (path, file) for path in documents()
+                   for file in BARE.findall(read(path)) if file not in names), [],
+            "so do those that are named without a folder")
+
+
+@tap.case
+def functions_are_where_the_documents_say():
+    named = {(path, place["name"], place["file"]) for path in documents() for form in PLACES
+             for place in form.finditer(read(path))}
+    tap.ok(len(named) > 10, "%d functions are named with their files" % len(named))
+    tap.is_(sorted("%s: %s, %s" % (path, name, file) for path, name, file in named
+                   if not any(re.search(r"\b%s\b" % name, read(where))
+                              for where in found(path, file))), [], "all are there")
+
+
+@tap.case
+def maps_have_the_sizes_that_are_stated():
+    layout = read("bpf/shared/layout.h")
+    constants = {name: int(number) << int(shift or 0) for name, number, shift in
+                 re.findall(r"(MC_\w+) = (\d+)(?: << (\d+))?,", layout)}
+    items = constants["MC_EXTENT_PAGES"] * constants["MC_PAGE_BYTES"]
+    for path, (pattern, unit) in SIZES.items():
+        stated = re.search(pattern, read(path))
+        tap.is_(stated and [int(size) * unit for size in stated.groups()],
+                [items, constants["MC_TABLE_BUCKETS"] * 64], path)
 
 
 @tap.case

@@ -1,35 +1,29 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which layer includes which. The table is the architecture; see HACKING.md."""
+"""Which layer includes which. The table of HACKING.md is the architecture."""
 import os
 import re
 import sys
 
 SRCDIR = os.environ.get("SRCDIR") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 
-# Layer -> the layers whose public headers its files may include. Each may include itself.
-ALLOWED = {
-    "base": {"shared"},
-    "proto": {"base"},
-    "flash": {"base"},
-    "store": {"base", "flash", "shared"},
-    "command": {"base", "proto", "store", "shared"},
-    "net": {"base", "command", "proto", "shared"},
-    "kcache": {"base", "loader", "shared"},
-    "options": {"base", "net", "command", "flash", "store", "kcache"},
-    "process": {"base", "store"},
-    "server": {"base", "options", "process", "net", "command", "flash", "store", "kcache",
-               "shared"},
-    "main": {"base", "options", "server"},
-    "bmc": {"base", "kcache"},
-    # bpf/: what kernel and server share, the kernel's side in three folders, user space's in one.
-    "shared": set(),
-    "packet": {"shared"},
-    "inplace": {"packet", "shared"},
-    "chain": {"packet", "shared"},
-    "tcp": {"inplace", "packet", "shared"},
-    "loader": {"shared"},
-}
+
+
+def allowed():
+    """Layer -> the layers whose public headers its files may include, as the table of HACKING.md
+    has them. Each may include itself."""
+    with open(os.path.join(SRCDIR, "HACKING.md"), encoding="utf-8") as file:
+        table = file.read().split("| layer | may include |\n|---|---|\n")[1].split("\n\n")[0]
+    edges = {}
+    for row in table.splitlines():
+        layers, targets = (re.findall(r"(\w+)/?`?(?:,|$)", cell.strip())
+                           for cell in row.strip("|").split("|"))
+        base = set() if "bpf/" in row.split("|")[1] else {"base"}
+        edges.update((layer, base - {layer} | set(targets)) for layer in layers)
+    return edges
+
+
+ALLOWED = allowed()
 KERNEL_SIDE = {"packet", "inplace", "chain", "tcp"}
 # Layers whose headers are all public. Of another layer X, X/X.h and X/X_*.h are.
 OPEN = {"base", "server", "process", "bmc", "shared", "packet", "inplace", "loader"}

@@ -58,12 +58,12 @@ static bool explain_capabilities(const struct status *status, char *text, size_t
 
     if (name_missing(status->bounding, "CAP_", ", ", lacks)) {
         name_missing(status->bounding, "CAP_", " ", words);
-        name_missing(status->bounding, "", ",", names);
+        name_missing(status->bounding, "--cap-add=", " ", names);
         snprintf(
             text, ntext,
             "cannot load the kernel programs: the bounding set lacks %s, so root lacks it too: "
             "in a systemd unit add CapabilityBoundingSet=%s (AmbientCapabilities= is not "
-            "enough), to a container --cap-add=%s",
+            "enough), to a container %s",
             lacks, words, names);
         return true;
     }

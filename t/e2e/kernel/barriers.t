@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The kernel programs' barriers are real ones on CPUs that reorder loads: see kernel.bpf.h."""
+"""The kernel programs' barriers are real ones on CPUs that reorder loads (read_barrier)."""
 import os
 import struct
 import sys

@@ -81,7 +81,8 @@ def each_refusal_is_said():
                 ((name.upper(),) * 3), "and says what is to be added, and where")
     status, line = refusal(machine, capabilities=["setuid", "setgid"])
     tap.like(line, "CapabilityBoundingSet=CAP_BPF CAP_NET_ADMIN CAP_PERFMON .*"
-             "--cap-add=BPF,NET_ADMIN,PERFMON$", "without all three it names all three")
+             "--cap-add=BPF --cap-add=NET_ADMIN --cap-add=PERFMON$",
+             "without all three it names all three, in words that docker run takes")
     for name, message in (("setuid", "failed to assume identity of user nobody: Operation not"),
                           ("setgid", "failed to drop supplementary groups")):
         status, line = refusal(machine, capabilities=[other for other in FIVE if other != name])

@@ -12,7 +12,7 @@ import server
 import tap
 from names import SETTINGS, SLABS
 
-# As in memcached-surface.md: a word, or [option: words] of a part that only some servers have.
+# memcached 1.5.19's, in order: a word, or [option: words] of a part that only some servers have.
 STATS = """pid uptime time version libevent pointer_size rusage_user rusage_system max_connections
 curr_connections total_connections [maxconns_fast: rejected_connections] connection_structures
 reserved_fds cmd_get cmd_set cmd_flush cmd_touch cmd_meta get_hits get_misses get_expired
