@@ -9,11 +9,9 @@ import subprocess
 import sys
 import tempfile
 
-sys.dont_write_bytecode = True
-SRCDIR = os.path.abspath(os.environ.get("SRCDIR")
-                         or os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-sys.path.insert(0, os.path.join(SRCDIR, "t", "lib"))
 import tap
+
+SRCDIR = os.environ["SRCDIR"]
 
 LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
 # The oldest kernel on which the kernel path is tested: Debian 12's.

@@ -8,11 +8,8 @@ import shutil
 import subprocess
 import sys
 
-SRCDIR = os.path.abspath(os.environ.get("SRCDIR")
-                         or os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+SRCDIR = os.environ["SRCDIR"]
 BUILDDIR = os.environ.get("BUILDDIR") or os.path.join(SRCDIR, "build")
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(SRCDIR, "t", "lib"))
 import comments
 
 MAX_COLUMNS = 100

@@ -4,9 +4,7 @@
 import os
 import sys
 
-sys.dont_write_bytecode = True
 HERE = sys.path[0]
-sys.path.insert(0, os.path.join(HERE, "lib"))
 import mutants
 import tap
 

@@ -12,12 +12,10 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 
-sys.dont_write_bytecode = True
-SRCDIR = os.path.abspath(os.environ.get("SRCDIR")
-                         or os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-sys.path.insert(0, os.path.join(SRCDIR, "t", "lib"))
-sys.path.insert(0, os.path.join(SRCDIR, "bench"))
 import tap
+
+SRCDIR = os.environ["SRCDIR"]
+sys.path.insert(0, os.path.join(SRCDIR, "bench"))
 
 try:
     import matplotlib

@@ -4,13 +4,10 @@
 shows each protection: those tests exist."""
 import os
 import re
-import sys
 
-sys.dont_write_bytecode = True
-SRCDIR = os.path.abspath(os.environ.get("SRCDIR")
-                         or os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-sys.path.insert(0, os.path.join(SRCDIR, "t", "lib"))
 import tap
+
+SRCDIR = os.environ["SRCDIR"]
 
 # A test as the table names it: `t/e2e/server/stats.t` and the case, or the file alone.
 TEST = re.compile(r"`(t/[\w./-]+)`(?: (\w+))?")

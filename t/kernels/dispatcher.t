@@ -8,10 +8,7 @@ For t/kernels/run: this needs freplace, which some kernels are built without.
 import json
 import os
 import re
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "lib"))
 import client
 import kernel
 import netns

@@ -11,7 +11,7 @@ mount -t tmpfs tmp /tmp
 mount -t tmpfs run /run
 [ -e /dev/net/tun ] || { mkdir -p /dev/net && mknod /dev/net/tun c 10 200; }
 export PATH=/t:/bin SRCDIR=/src BUILDDIR=/build MEMCACHED=/t/memcached
-export PYTHONDONTWRITEBYTECODE=1 T_IN_TURNS=1 # without KVM, one CPU at a time
+export PYTHONPATH=/src/t/lib PYTHONDONTWRITEBYTECODE=1 T_IN_TURNS=1 # without KVM, one CPU at a time
 while read -r module; do
     insmod "$module"
 done </modules

@@ -15,10 +15,7 @@ server. Prints; asserts nothing of them.
 import json
 import os
 import statistics
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "lib"))
 import cards
 import netns
 import server

@@ -15,10 +15,7 @@ import json
 import os
 import re
 import statistics
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "lib"))
 import cards
 import kernel
 import netns

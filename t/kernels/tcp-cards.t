@@ -11,10 +11,7 @@ import os
 import re
 import socket
 import struct
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "lib"))
 import cards
 import client
 import kernel

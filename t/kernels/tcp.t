@@ -5,11 +5,7 @@ network: every byte of every reply is the one that the model of t/tool/tcpcheck 
 
 For t/kernels/run: kernels differ in how veth, GRO and TC hand segments to the programs.
 """
-import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "lib"))
 import cable
 import kernel
 import netns

@@ -5,12 +5,8 @@
 For t/kernels/run: many kernels of containers and of developers are built without them.
 """
 import contextlib
-import os
 import socket
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "lib"))
 import client
 import netns
 import server

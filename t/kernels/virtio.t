@@ -7,10 +7,7 @@ cable, this process the other.
 """
 import os
 import re
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "lib"))
 import cards
 import client
 import identical

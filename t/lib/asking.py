@@ -7,7 +7,6 @@ import struct
 import client
 import kernel
 import netns
-import server
 import tap
 
 SECONDS = 10 * tap.SLOW # a reply that has not come by then does not come

@@ -1,19 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Runs one test for t/run, behind `nice` if it is one of T_NICE. prove hides a test's comments; this
-# one repeats on stderr those of the checks that failed, or the end of the output if the test broke
-# off.
+# Runs one test for t/run, FILE or FILE:CASE,..., behind `nice` if it is one of T_NICE. prove hides
+# a test's comments; this one repeats on stderr those of the checks that failed, or the end of the
+# output if the test broke off.
 set -uo pipefail
 
 # With a higher number, two other tests that compute would leave it less than a tenth of the time.
 nice=
 [[ " ${T_NICE:-} " != *" $1 "* ]] || nice="nice -n 5"
 
+cases=${1#"${1%%:*}"}
+cases=${cases//[:,]/ }
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 
-$nice ${T_WRAP:-} timeout --foreground -k 10 "${T_TIMEOUT:-900}" "$@" | tee "$output"
+$nice ${T_WRAP:-} timeout --foreground -k 10 "${T_TIMEOUT:-900}" "${1%%:*}" $cases | tee "$output"
 status=${PIPESTATUS[0]}
 if [ $status -ne 0 ]; then
     {

@@ -4,7 +4,6 @@ import itertools
 import re
 import urllib.parse
 
-import client
 import server
 
 _marks = itertools.count()

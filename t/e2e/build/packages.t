@@ -9,14 +9,11 @@ import pwd
 import re
 import shutil
 import subprocess
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import server
 import tap
 
-SRCDIR = os.path.abspath(os.environ.get("SRCDIR") or os.path.join(sys.path[1], ".."))
+SRCDIR = os.environ["SRCDIR"]
 WITHOUT = ("--disable-bmc", "--disable-tls", "--disable-sasl", "--disable-seccomp",
            "--disable-extstore")
 

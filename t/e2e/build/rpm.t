@@ -6,16 +6,13 @@ an overlay of this machine's root. `./check --all` builds them as packagers do."
 import glob
 import os
 import re
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import overlay
 import server
 import tap
 from overlay import run, works
 
-SRCDIR = os.path.abspath(os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", ".."))
+SRCDIR = os.environ["SRCDIR"]
 BUILDDIR = os.path.abspath(os.environ.get("BUILDDIR", "."))
 OUT = server.scratch()
 RPMS = os.environ.get("T_RPMS") # a folder with packages that are built already

@@ -13,15 +13,13 @@ import sys
 import tempfile
 import textwrap
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import client
 import kernel
 import netns
 import server
 import tap
 
-SRCDIR = os.path.abspath(os.environ.get("SRCDIR") or os.path.join(sys.path[1], ".."))
+SRCDIR = os.environ["SRCDIR"]
 BUILDDIR = os.path.abspath(os.environ.get("BUILDDIR") or os.path.join(SRCDIR, "build"))
 ROOT = os.geteuid() == 0
 CAP_BPF = 39

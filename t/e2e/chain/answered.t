@@ -3,11 +3,7 @@
 # t/run: waits
 """Requests that the published BMC never answered: the chain answers them once it has seen the
 server's reply."""
-import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import answered
 import chain
 import tap

@@ -9,20 +9,16 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import chain
 import child
-import client
 import kernel
 import netns
 import server
 import tap
 from manager import Manager
 
-SRCDIR = os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", "..")
+SRCDIR = os.environ["SRCDIR"]
 BMC = kernel.beside("bmc/bmc")
 FOLDER, NOBODY = "/run/memcachedsr-bmc", 65534
 

@@ -6,12 +6,9 @@ acknowledged write, also while `bmc` is killed at random moments and started aga
 import os
 import random
 import struct
-import sys
 import threading
 import time
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import chain
 import coherence
 import netns

@@ -2,14 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Packets that others send past the chain: none of them is kept as a reply of the server, or
 taken for a write."""
-import os
 import shutil
 import socket
 import struct
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import chain
 import client
 import guard

@@ -2,11 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The chain answers with the bytes of the server behind it: see t/lib/identical.py. Debian's
 memcached sends a datagram for each key of a get, the chain one for all."""
-import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import chain
 import identical
 import tap

@@ -8,10 +8,7 @@ evicted (-evicts). LINEAR_SECONDS is the length of each case, without it they en
 linear.py has the details.
 """
 import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import chain
 import linear
 import netns

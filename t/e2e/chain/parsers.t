@@ -8,10 +8,7 @@ responses as predicted. The servers have unix sockets, which cost less. COMMANDS
 all, SEED the seed.
 """
 import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binarygen
 import differential as d
 import parsers

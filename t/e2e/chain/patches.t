@@ -6,13 +6,9 @@ import errno
 import os
 import signal
 import socket
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import chain
 import child
-import client
 import differential
 import kernel
 import netns

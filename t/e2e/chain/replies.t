@@ -2,11 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Requests that the published BMC answered wrongly: through the chain every answer is the
 server's."""
-import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import chain
 import differential
 import netns

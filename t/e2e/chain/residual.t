@@ -4,12 +4,8 @@
 """The effect of what an observer of packets cannot see is bounded by --max-age: each case of the
 list in doc/chain.md has the right answer when the entry has become too old, and the statistics
 show that this was the reason."""
-import os
-import sys
 import threading
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import chain
 import client
 import server

@@ -4,13 +4,9 @@
 """The chain, and several datagrams that a sender passes to the kernel as one (UDP_SEGMENT,
 udp(7)): over lo they arrive as one packet, of which only the first datagram has a header."""
 import contextlib
-import os
 import socket
 import struct
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import netns
 import server
 import tap

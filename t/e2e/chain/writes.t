@@ -8,12 +8,8 @@ Before each write the kernel serves the old value; after it the old value is nev
 sooner or later the kernel serves the new one. Changes that cannot be seen are in
 e2e/chain/residual.t.
 """
-import os
 import socket
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary
 import chain
 import client

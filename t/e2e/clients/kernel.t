@@ -4,10 +4,7 @@
 packages one after the other on one server; with T_CLIENTS=all every session on a server of its own.
 """
 import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import again
 import netns
 import server

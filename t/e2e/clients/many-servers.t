@@ -7,15 +7,13 @@ import os
 import shutil
 import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import child
 import client
 import netns
 import server
 import tap
 
-sys.path.insert(0, os.path.join(sys.path[1], "..", "..", "clients", "pymemcache"))
+sys.path.insert(0, os.path.join(os.environ["SRCDIR"], "t", "clients", "pymemcache"))
 try:
     import framed
     import pylibmc

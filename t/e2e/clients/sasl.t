@@ -3,10 +3,7 @@
 """Real clients that authenticate by SASL: their whole sessions, and clients that are refused."""
 import os
 import subprocess
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import auth
 import server
 import sessions

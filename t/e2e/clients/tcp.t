@@ -3,11 +3,7 @@
 """Real clients, each with a session in which every result is checked: those of Debian's packages
 always; with T_CLIENTS=all, as in ./check --all, all of them. memccapable has a test of its own.
 """
-import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import sessions
 import tap
 

@@ -5,11 +5,7 @@
 pymemcache speaks text; its session gives it sockets that add the UDP frame header. The crate
 memcache speaks UDP itself, but only the binary protocol over it.
 """
-import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import netns
 import server
 import sessions

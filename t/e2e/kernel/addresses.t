@@ -7,10 +7,7 @@ import os
 import re
 import socket
 import struct
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import client
 import netns
 import server

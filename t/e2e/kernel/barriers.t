@@ -3,10 +3,7 @@
 """The kernel programs' barriers are real ones on CPUs that reorder loads (read_barrier)."""
 import os
 import struct
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import kernel
 import tap
 

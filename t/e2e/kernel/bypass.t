@@ -3,12 +3,8 @@
 """No datagram puts the kernel into bypass; a bypass that a connection asked for ends with the
 connection."""
 import contextlib
-import os
 import signal
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary as b
 import kernel
 import netns

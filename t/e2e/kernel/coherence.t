@@ -4,11 +4,8 @@
 million) is how many keys are read; some cases read a part of that, two_keys twice as many."""
 import concurrent.futures
 import os
-import sys
 import threading
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import coherence
 import kernel
 import tap

@@ -8,14 +8,12 @@ import re
 import shutil
 import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import kernel
 import netns
 import server
 import tap
 
-SRCDIR = os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", "..", "..")
+SRCDIR = os.environ["SRCDIR"]
 FOLDER = os.path.join(SRCDIR, "packaging", "container")
 SECCOMP = os.path.join(SRCDIR, "t", "lib", "seccomp.py")
 PROFILE = os.path.join(FOLDER, "seccomp.json")

@@ -2,11 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The crawler beside the kernel path: the kernel goes on answering, and items that it served
 count as read."""
-import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import kernel
 import server
 import tap

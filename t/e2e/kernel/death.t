@@ -4,10 +4,7 @@
 """How the kernel path ends, and when it refuses to start."""
 import os
 import signal
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import chain
 import client
 import kernel

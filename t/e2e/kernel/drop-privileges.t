@@ -2,11 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The kernel path behind the filter of -o drop_privileges: maps grow, links are detached, memory
 is kept."""
-import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import again
 import kernel
 import server

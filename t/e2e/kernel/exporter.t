@@ -5,14 +5,10 @@ packages them, beside Debian's memcached."""
 import os
 import re
 import shutil
-import sys
 import urllib.error
 import urllib.request
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import child
-import kernel
 import netns
 import server
 import tap

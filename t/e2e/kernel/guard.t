@@ -6,10 +6,7 @@ import os
 import random
 import select
 import shutil
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import client
 import kernel
 import netns

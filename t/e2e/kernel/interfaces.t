@@ -3,10 +3,7 @@
 # t/run: waits
 """Interfaces that change, and programs that are detached, while the server runs."""
 import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import kernel
 import netns
 import server

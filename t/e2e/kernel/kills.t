@@ -7,12 +7,9 @@ import json
 import os
 import random
 import signal
-import sys
 import threading
 import time
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import child
 import client
 import coherence

@@ -7,11 +7,7 @@ tcp=on too, where the kernel answers gets over both.
 Each case is a run of t/linear beside something that moves memory. LINEAR_SECONDS is the length of
 each; linear.py has the details.
 """
-import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import cable
 import kernel
 import linear

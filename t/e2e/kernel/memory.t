@@ -3,11 +3,8 @@
 """The kernel path's memory: it grows while it is read, and the kernel may refuse more."""
 import os
 import re
-import sys
 import threading
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import client
 import kernel
 import server

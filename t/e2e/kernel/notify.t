@@ -4,12 +4,8 @@
 """What a server with the kernel path tells its service manager, and for what it waits when one has
 started it."""
 import contextlib
-import os
 import signal
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import kernel
 import netns
 import server

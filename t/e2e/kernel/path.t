@@ -2,14 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """-X bmc: which requests the kernel answers, which it passes to the server, and what the server
 counts."""
-import os
 import pwd
 import re
 import socket
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import client
 import kernel
 import netns

@@ -6,13 +6,10 @@ import json
 import os
 import re
 import shutil
-import sys
 import urllib.error
 import urllib.parse
 import urllib.request
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import child
 import kernel
 import server

@@ -4,11 +4,8 @@
 how many bytes. A file that is wrong changes nothing."""
 import os
 import signal
-import sys
 import threading
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import chain
 import client
 import kernel

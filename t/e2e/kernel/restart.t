@@ -3,10 +3,7 @@
 """-e with the kernel path: the kernel answers with the items that the next server takes over."""
 import os
 import signal
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import kernel
 import server
 import tap

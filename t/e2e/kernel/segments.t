@@ -6,13 +6,9 @@ Over lo, and over a veth with generic XDP or TC alone, they arrive as one packet
 which must not be parsed as one request.
 """
 import contextlib
-import os
 import socket
 import struct
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import kernel
 import netns
 import server

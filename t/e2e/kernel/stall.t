@@ -2,12 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # t/run: waits
 """A server that does not run: for how long the kernel answers in its place."""
-import os
 import re
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import child
 import client
 import kernel

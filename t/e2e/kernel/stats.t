@@ -4,16 +4,13 @@
 """`stats bmc`: the reference and the manual have exactly its keys; `stats reset`."""
 import os
 import re
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import kernel
 import netns
 import server
 import tap
 
-SRCDIR = os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", "..")
+SRCDIR = os.environ["SRCDIR"]
 # States, not counts of events.
 STATE = {"bmc_enabled", "mode", "interfaces", "IFACE:xdp", "IFACE:tc", "IFACE:servers",
          "IFACE:state", "addresses_ipv4", "addresses_ipv6",

@@ -3,10 +3,7 @@
 # t/run: waits
 """The TC program is attached behind a driver's XDP only when a reply finds no room in a frame."""
 import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import kernel
 import netns
 import server

@@ -6,11 +6,8 @@ after the route has moved to an interface without the programs."""
 import contextlib
 import os
 import socket
-import sys
 import time
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import netns
 import server
 import tap

@@ -8,17 +8,13 @@ import os
 import random
 import socket
 import struct
-import sys
 import time
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import asking
 import cable
 import guard
 import netns
 import segments
-import server
 import tap
 from asking import MISS, MIXED, SMALL, hit, wrong_in
 from segments import ACK, FIN, PSH, RST, SYN, URG

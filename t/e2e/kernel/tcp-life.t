@@ -6,12 +6,9 @@ move to an interface without the programs and back, programs are detached, inter
 addresses go."""
 import contextlib
 import os
-import sys
 import threading
 import time
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import asking
 import netns
 import server

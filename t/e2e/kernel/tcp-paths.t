@@ -3,13 +3,9 @@
 # t/run: waits
 """What a path does to connections on which the kernel answers gets: it is long, so that requests
 overtake the acknowledgements of replies; it becomes too narrow for what the kernel has sent."""
-import os
 import socket
 import struct
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import cable
 import kernel
 import netns

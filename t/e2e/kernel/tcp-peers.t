@@ -5,14 +5,10 @@ the handshake, sizes of segments and windows, marks, offloads, ends. Every byte 
 compared, and who gave it is counted."""
 import contextlib
 import errno
-import os
 import re
 import socket
 import struct
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import asking
 import kernel
 import netns

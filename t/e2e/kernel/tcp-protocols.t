@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The tests of the protocols over TCP, on servers with tcp=on: clients cannot tell who answers."""
 import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import again
 import netns
 import server

@@ -10,10 +10,7 @@ import os
 import re
 import shutil
 import struct
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import auth
 import binary
 import client
@@ -23,7 +20,7 @@ import server
 import tap
 import tls
 
-SRCDIR = os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", "..")
+SRCDIR = os.environ["SRCDIR"]
 BUILT_IN = "no_drop_privileges" in server.run("-h")[1]
 LIBC = ctypes.CDLL(None)
 PIDFD_GETFD = 438 # the number of a system call that Python has no name for

@@ -4,13 +4,9 @@
 """Streams of requests over TCP that the kernel answers, on a good and on a bad network: every byte
 of every reply is the one that the model of t/tool/tcpcheck has, and nothing hangs. What becomes of
 connections when their server closes them, or is stopped."""
-import os
 import signal
 import socket
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import cable
 import netns
 import server

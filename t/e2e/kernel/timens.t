@@ -2,13 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # t/run: waits
 """A server in a time namespace (time_namespaces(7)), whose CLOCK_MONOTONIC is not the kernel's."""
-import os
 import subprocess
 import sys
 import time
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import chain
 import kernel
 import server

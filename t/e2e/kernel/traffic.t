@@ -6,13 +6,9 @@
 The client's sockets are real: a reply with a wrong checksum never reaches them.
 """
 import contextlib
-import os
 import socket
 import struct
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import cable
 import client
 import kernel

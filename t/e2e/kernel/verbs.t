@@ -6,12 +6,8 @@ Each request is sent over the kernel path, and to the same socket of the same se
 interface without it: the datagrams must be equal, byte by byte, and so must be the counts in
 `stats`.
 """
-import os
 import random
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary
 import client
 import kernel

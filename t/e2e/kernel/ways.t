@@ -5,13 +5,9 @@ request.
 
 A raw socket sends frames with any source and MAC address; another receives what comes back.
 """
-import os
 import socket
 import struct
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import client
 import kernel
 import netns

@@ -5,11 +5,7 @@
 Before each write the kernel serves the old value; after it the old value is never seen again, and
 the kernel answers, unless the write itself makes the kernel pass the key to the server.
 """
-import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary as b
 import client
 import kernel

@@ -9,10 +9,7 @@ import os
 import re
 import signal
 import subprocess
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binarygen
 import client
 import differential as d
@@ -24,7 +21,7 @@ import tap
 import textgen
 import watching
 
-SRCDIR = os.environ.get("SRCDIR") or os.path.join(sys.path[0], "..", "..")
+SRCDIR = os.environ["SRCDIR"]
 BENCH = os.path.join(os.environ.get("BUILDDIR", os.getcwd()), "bench")
 RING = 1024 # requests that have a place
 COMMANDS = int(os.environ.get("COMMANDS", "2000"))

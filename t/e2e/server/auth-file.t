@@ -7,11 +7,8 @@ import re
 import signal
 import socket
 import struct
-import sys
 import threading
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import auth
 import binary as b
 import client

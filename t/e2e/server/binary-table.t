@@ -1,12 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Every opcode of the binary protocol, in its right form and with wrong lengths."""
-import os
 import struct
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary as b
 import server
 import tap

@@ -1,13 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The binary protocol over TCP: every command, its quiet form, and malformed requests."""
-import os
 import random
 import struct
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary as b
 import server
 import tap

@@ -1,15 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Connections: their number, their timeout, and the behaviour at the limit."""
-import os
 import re
 import select
 import socket
-import sys
 import time
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import client
 import server
 import tap

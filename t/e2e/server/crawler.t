@@ -5,13 +5,9 @@
 import os
 import re
 import socket
-import sys
 import time
 import urllib.parse
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
-import client
 import server
 import tap
 

@@ -10,10 +10,7 @@ COMMANDS is how many in all, SEED the seed; PEER is the other program, SHOW how 
 show. The same COMMANDS and SEED give the same streams.
 """
 import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binarygen
 import dialogues
 import differential as d

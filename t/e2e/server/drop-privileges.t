@@ -6,10 +6,7 @@ the filter forbids are tested one by one in t/unit/seccomp.c."""
 import glob
 import os
 import re
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import again
 import server
 import tap

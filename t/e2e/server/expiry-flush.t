@@ -3,12 +3,8 @@
 # t/run: waits
 """Expiry times and flush_all. The tests notice that time has passed by items that expire, and do
 not sleep."""
-import os
-import sys
 import time
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import server
 import tap
 

@@ -9,11 +9,8 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import threading
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary
 import client
 import server

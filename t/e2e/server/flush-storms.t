@@ -2,11 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """flush_all, many times in a row, and delayed beside sets, seen through the server and through
 the kernel."""
-import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import kernel
 import server
 import tap

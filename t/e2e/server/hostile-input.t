@@ -1,16 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Input that has harmed memcached before, by class, over the text protocol and UDP."""
-import os
 import random
 import re
 import socket
 import struct
-import sys
 import time
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import server
 import tap
 

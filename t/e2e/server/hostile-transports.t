@@ -6,10 +6,7 @@ import random
 import re
 import socket
 import struct
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary as b
 import client
 import server

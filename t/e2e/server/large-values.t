@@ -6,10 +6,7 @@ import os
 import random
 import signal
 import ssl
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import server
 import tap
 

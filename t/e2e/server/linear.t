@@ -4,10 +4,7 @@
 """The server itself is linearizable, without the kernel path: porcupine judges histories over
 TCP, UDP and unix sockets, in text and binary. See linear.py and t/e2e/kernel/linear.t."""
 import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import linear
 import server
 import tap

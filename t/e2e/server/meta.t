@@ -2,12 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The meta commands on the real server: over TCP in pieces of any length, over UDP, and with
 hostile lines."""
-import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
-import client
 import server
 import tap
 

@@ -6,10 +6,7 @@ it does, that it is alive, that it ends."""
 import os
 import signal
 import subprocess
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import server
 import tap
 from manager import Manager

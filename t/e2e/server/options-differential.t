@@ -8,10 +8,7 @@ t/differences.md."""
 import os
 import re
 import subprocess
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import child
 import differential
 import server

@@ -7,10 +7,7 @@ import pwd
 import re
 import socket
 import subprocess
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import child
 import client
 import server

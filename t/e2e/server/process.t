@@ -10,10 +10,7 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import child
 import server
 import tap

@@ -3,11 +3,8 @@
 """stats detail, cachedump and sizes: counts by prefix, keys of a class, items by size."""
 import os
 import subprocess
-import sys
 import threading
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary
 import server
 import tap

@@ -3,10 +3,7 @@
 """The keys of stats under each option that changes them, in their order, and the counts."""
 import os
 import socket
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary
 import server
 import tap

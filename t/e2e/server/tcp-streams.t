@@ -4,14 +4,10 @@
 one that the model of t/tool/tcpcheck has. And the tools themselves: what t/tool/cable does to
 frames, and that tcpcheck finds what is wrong."""
 import contextlib
-import os
 import socket
 import struct
-import sys
 import threading
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import cable
 import client
 import netns

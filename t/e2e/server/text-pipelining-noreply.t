@@ -1,12 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Commands in pieces of any length: pipelined, split between any two bytes, and without a reply."""
-import os
-import sys
 import threading
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import server
 import tap
 

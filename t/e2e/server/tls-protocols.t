@@ -7,9 +7,7 @@ import re
 import subprocess
 import sys
 
-sys.dont_write_bytecode = True
 HERE = sys.path[0]
-sys.path.insert(0, os.path.join(HERE, "..", "..", "lib"))
 import server
 import tap
 import tls

@@ -2,18 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The bytes of a TLS connection: cut into records and packets in any way, and ended by either
 side."""
-import os
 import random
 import re
 import select
 import socket
 import ssl
 import struct
-import sys
 import threading
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import child
 import client
 import server

@@ -8,11 +8,8 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import client
 import server
 import tap

@@ -3,12 +3,8 @@
 # t/run: nice
 """tools/memcached-tool and a server that lies: nothing of what that says becomes a command in a
 dump, reaches the terminal as a control character, or ends the tool by anything but one line."""
-import os
 import shutil
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import tap
 from tooling import OURS, ROWS, Scripted, call, lint, metrics, stats_reply
 

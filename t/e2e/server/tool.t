@@ -13,12 +13,9 @@ import signal
 import stat
 import struct
 import subprocess
-import sys
 import termios
 import time
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import differential
 import server
 import tap

@@ -5,13 +5,10 @@
 One worker, so that a datagram that was sent later is answered later.
 """
 import os
-import socket
 import struct
 import subprocess
 import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary
 import server
 import tap

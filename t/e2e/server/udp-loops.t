@@ -8,10 +8,7 @@ import errno
 import os
 import socket
 import struct
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary
 import client
 import netns

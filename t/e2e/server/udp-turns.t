@@ -6,10 +6,7 @@ meanwhile.
 One worker. The bytes sent in between are those of bytes_written.
 """
 import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary
 import client
 import kernel

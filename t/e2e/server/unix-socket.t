@@ -5,10 +5,7 @@ import os
 import pwd
 import socket
 import stat
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import server
 import tap
 

@@ -6,11 +6,8 @@ import re
 import resource
 import socket
 import struct
-import sys
 import threading
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import binary
 import client
 import differential
