@@ -37,10 +37,7 @@ bench_perpacket_SOURCES = bench/perpacket.c bench/packet.c bench/packet.h bench/
 bench_perpacket_LDADD = $(LIBBPF_LIBS) -lm
 endif
 
-EXTRA_bench = bench/floor.bpf.c bench/load.bpf.c bench/grow bench/run bench/passing bench/tcp \
-    bench/udp bench/flash bench/mix bench/paper bench/report bench/chart.py bench/figures.py \
-    bench/lab.py bench/beside.py bench/overtcp.py bench/page.py bench/plots.py bench/progress.py \
-    bench/published.py bench/saved.py bench/table.py bench/README.md
-EXTRA_bench += bench/rings
-EXTRA_bench += bench/isolate bench/cores bench/table3.py bench/withtcp.py
-EXTRA_bench += bench/hitrate bench/memory
+EXTRA_bench = bench/floor.bpf.c bench/load.bpf.c bench/run bench/tcp bench/udp bench/report \
+    bench/hitrate bench/memory bench/chart.py bench/lab.py bench/beside.py bench/overtcp.py \
+    bench/page.py bench/plots.py bench/progress.py bench/published.py bench/saved.py \
+    bench/table.py bench/README.md bench/studies

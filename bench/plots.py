@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The plots of bench/report: of what bench/run and bench/paper have saved, with papers' points."""
+"""The plots of bench/report: of what run and studies/paper have saved, with papers' points."""
 
 import published
 from chart import OTHERS, Chart
@@ -473,7 +473,7 @@ def tcp_ratios(samples):
 
 
 def mixes(samples):
-    """Of bench/mix: what the server has left to do, where gets come over UDP, sets over TCP."""
+    """Of studies/mix: what the server has left to do, where gets come over UDP, sets over TCP."""
     bars = []
     for work in ("paper", "etc", "usr", "twitter-52"):
         for name in ("in-place", "chain", "sr", "debian"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What bench/paper measures with TCP: a bulk transfer beside load (12), half of the requests over
+"""What studies/paper measures with TCP: a bulk transfer beside load (12), half of the requests over
 TCP, over CPUs (14)."""
 
 import contextlib
