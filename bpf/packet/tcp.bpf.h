@@ -25,8 +25,6 @@ enum {
 };
 
 #define SAVED_WORDS(v6) ((v6) ? 9 : 7)
-/* As many as a reply needs, which a segment without text has, too. */
-#define SAVED_LEAST(v6) ((v6) ? 7 : 5)
 
 /* What stands before the timestamps. */
 #define TCP_STAMPED bpf_htonl(0x0101080a)

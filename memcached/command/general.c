@@ -27,7 +27,6 @@ struct general {
 /* The initializers of a row. */
 #define ROW(name, type, field)  name, offsetof(struct general, field), STAT_##type, 0
 #define WHEN(name, field, when) name, offsetof(struct general, field), STAT_U64, WHEN_##when
-#define ZERO_WHEN(name, when)   name, 0, STAT_ZERO, WHEN_##when
 
 static const struct stat_row rows[] = {
     {ROW("pid", U64, pid)},

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "kcache/kcache.h"
 
@@ -88,28 +87,16 @@ static const char *const chain_names[CHAIN_COUNTS] = {
     [CHAIN_RETRANSMITTED] = "retransmitted",
 };
 
-/* Rows that had another name until 2026-11: for one release they are shown under both. */
-static const struct {
-    const char *name, *old;
-} old_names[] = {
-    {"macs", "stations"}, {"extents", "segments"},       {"table_extents", "table_segments"},
-    {"bypass", "aside"},  {"pass_bypass", "pass_aside"}, {"pass_mac", "pass_station"},
-};
-
 static __attribute__((format(printf, 3, 4))) void add(const struct report *out, const char *name,
                                                       const char *format, ...)
 {
     char value[64];
     va_list args;
-    size_t i;
 
     va_start(args, format);
     vsnprintf(value, sizeof(value), format, args);
     va_end(args);
     out->row(out->context, name, value);
-    for (i = 0; i < sizeof(old_names) / sizeof(old_names[0]); i++)
-        if (strcmp(name, old_names[i].name) == 0)
-            out->row(out->context, old_names[i].old, value);
 }
 
 static void add_interface(const struct report *out, const struct kcache_interface *interface)

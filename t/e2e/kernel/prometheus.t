@@ -23,11 +23,10 @@ scrape_configs:
   - job_name: memcached
     static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
 """
-# What memcached-tool leaves out on purpose: sums of others, former names, text.
+# What memcached-tool leaves out on purpose: sums of others, text.
 TEXT = re.compile(r"(bmc_enabled|mode|allow|interfaces|.*:(xdp|tc|state))$")
 SHARE = "memcached:kernel_share:ratio_rate5m"
 SUMS = {"keys", "tcp_answered"}
-FORMER = {"stations", "aside", "segments", "table_segments", "pass_station", "pass_aside"}
 
 for program in ("prometheus", "promtool", "prometheus-node-exporter"):
     if not shutil.which(program):
@@ -115,9 +114,9 @@ def every_row_of_stats_bmc_is_a_metric():
     text = call(OURS, scripted.address, "prometheus")[1]
     printed = {int(value) for value in metrics(text).values()}
     tap.ok(len(names) > 60, "%d rows" % len(names))
-    tap.is_({name for name in names if numbered[name] not in printed}, SUMS | FORMER,
-            "each value is printed, but for sums and former names")
-    tap.is_(len([v for v in printed if v >= 1000]), len(names) - len(SUMS | FORMER),
+    tap.is_({name for name in names if numbered[name] not in printed}, SUMS,
+            "each value is printed, but for sums")
+    tap.is_(len([v for v in printed if v >= 1000]), len(names) - len(SUMS),
             "none is printed twice")
     tap.is_(lint(text), (0, b""), "promtool accepts them")
     tap.like(text, r'^memcached_bmc_interface_up\{server="[^"]+",interface="sv0"\} 1$',

@@ -14,10 +14,10 @@ SRCDIR = os.environ["SRCDIR"]
 # States, not counts of events.
 STATE = {"bmc_enabled", "mode", "interfaces", "IFACE:xdp", "IFACE:tc", "IFACE:servers",
          "IFACE:state", "addresses_ipv4", "addresses_ipv6",
-         "macs", "stations", "vlans", "left_out", "bypass", "aside", "allow", "allow_prefixes",
+         "macs", "vlans", "left_out", "bypass", "allow", "allow_prefixes",
          "rate", "burst", "amplification"}
 # The table's memory is mapped ahead of its use, at any time.
-GROWING = {"extents", "table_extents", "segments", "table_segments"}
+GROWING = {"extents", "table_extents"}
 
 m = kernel.Machines()
 
