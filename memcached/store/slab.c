@@ -223,6 +223,22 @@ static uint32_t limit_pages(const struct slabs *slabs)
     return taken < all ? all - taken : 0;
 }
 
+/* Pages over the limit, those beyond it included. Under pages_lock. */
+static uint32_t over_limit(const struct slabs *slabs)
+{
+    uint32_t limit = limit_pages(slabs);
+
+    return slabs->npages > limit ? slabs->npages - limit : 0;
+}
+
+/* A page of those over the limit is gone. Under pages_lock. */
+static void uncount_page(struct slabs *slabs)
+{
+    __atomic_store_n(&slabs->npages, slabs->npages - 1, __ATOMIC_RELAXED);
+    if (slabs->nbeyond > over_limit(slabs))
+        slabs->nbeyond = over_limit(slabs);
+}
+
 /* A page that was never in use, or that was retired since. Under pages_lock. */
 static uint32_t fresh_page(struct slabs *slabs)
 {
@@ -253,6 +269,7 @@ static uint32_t take_page(struct slabs *slabs, uint32_t has)
         __atomic_store_n(&slabs->npool, slabs->npool - 1, __ATOMIC_RELAXED);
     } else if (!slabs->exhausted && (slabs->npages < limit_pages(slabs) || has == 0)) {
         number = fresh_page(slabs);
+        slabs->nbeyond += number && slabs->npages >= limit_pages(slabs);
         __atomic_store_n(&slabs->npages, slabs->npages + (number != 0), __ATOMIC_RELAXED);
     }
     lock_release(&slabs->pages_lock, LOCK_PAGES);
@@ -274,9 +291,9 @@ static void pool_page(struct slabs *slabs, uint32_t number)
     bool over;
 
     lock_take(&slabs->pages_lock, LOCK_PAGES);
-    over = slabs->npages > limit_pages(slabs);
+    over = over_limit(slabs) > 0;
     if (over) {
-        __atomic_store_n(&slabs->npages, slabs->npages - 1, __ATOMIC_RELAXED);
+        uncount_page(slabs);
     } else {
         __atomic_store_n(&slabs->npool, slabs->npool + 1, __ATOMIC_RELAXED);
         list_push(slabs, &slabs->pool, number);
@@ -292,11 +309,11 @@ static uint32_t shrink_pool(struct slabs *slabs)
     uint32_t number = 0;
 
     lock_take(&slabs->pages_lock, LOCK_PAGES);
-    if (slabs->npages > limit_pages(slabs))
+    if (over_limit(slabs) > 0)
         number = list_pop(slabs, &slabs->pool);
     if (number) {
         __atomic_store_n(&slabs->npool, slabs->npool - 1, __ATOMIC_RELAXED);
-        __atomic_store_n(&slabs->npages, slabs->npages - 1, __ATOMIC_RELAXED);
+        uncount_page(slabs);
     }
     lock_release(&slabs->pages_lock, LOCK_PAGES);
     return number;
@@ -386,6 +403,7 @@ int slab_adopt(struct slabs *slabs, const uint8_t *pages, uint32_t n)
     if (error)
         return error;
     slabs->high_water = slabs->npages = n;
+    slabs->nbeyond = over_limit(slabs);
     for (uint32_t i = 0; i < n; i++) {
         struct slab_class *class = &slabs->classes[pages[i]];
         uint32_t number = FIRST_PAGE + i;
@@ -407,6 +425,7 @@ void slab_set_limit(struct slabs *slabs, uint64_t memory_limit)
 {
     lock_take(&slabs->pages_lock, LOCK_PAGES);
     slabs->memory_limit = memory_limit;
+    slabs->nbeyond = 0;
     lock_release(&slabs->pages_lock, LOCK_PAGES);
     /* Pages of classes wait for the mover. */
     slab_trim_pool(slabs);
@@ -576,7 +595,7 @@ uint32_t slab_excess(struct slabs *slabs)
     uint32_t excess;
 
     lock_take(&slabs->pages_lock, LOCK_PAGES);
-    excess = slabs->npages > limit_pages(slabs) ? slabs->npages - limit_pages(slabs) : 0;
+    excess = over_limit(slabs) > slabs->nbeyond ? over_limit(slabs) - slabs->nbeyond : 0;
     lock_release(&slabs->pages_lock, LOCK_PAGES);
     return excess;
 }

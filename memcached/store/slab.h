@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * slab: chunks of fixed sizes, carved from pages of MC_PAGE_BYTES. Pages count against the memory
- * limit, but each class can have its first one in any case.
+ * limit, but each class can have its first one in any case: as in memcached such a page stays
+ * beyond the limit, and takes none from another class, until a page comes free or the limit is set
+ * again.
  *
  * A free chunk is marked MC_ITEM_SLABBED and is on the list of its page, through mc_item.next;
  * chunks that were never used are on none: they are given out in order, so that memory is used only
@@ -75,6 +77,7 @@ struct slabs {
     const uint32_t *nbuckets;    /* of the hash table that counts against it, or NULL. Atomic */
     uint32_t nbuckets_free;      /* buckets that do not count */
     uint32_t npages;             /* of classes and pool */
+    uint32_t nbeyond;            /* of those: over the limit, as first pages of their classes */
     uint32_t high_water;         /* pages of the heap that were ever in use */
     uint32_t pool, npool;        /* list of pages that any class may take */
     uint32_t retired;            /* list of those that were over the limit */
@@ -154,7 +157,7 @@ void slab_page_open(struct slabs *slabs, uint32_t page);
 bool slab_page_take(struct slabs *slabs, uint32_t page, unsigned int to);
 /* Gives a page of the pool to a class. False: the pool is empty. */
 bool slab_pool_give(struct slabs *slabs, unsigned int to);
-/* How many pages classes and pool have over the limit. */
+/* How many pages classes and pool have to give up. */
 uint32_t slab_excess(struct slabs *slabs);
 
 struct slab_stats {

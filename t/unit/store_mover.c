@@ -647,6 +647,59 @@ static void test_limit_with_pool(void)
     fixture_close(&bed.f);
 }
 
+/* A class that had nothing gets a page when the others have all of the limit. */
+static void test_beyond_limit(void)
+{
+    struct store_stats stats;
+    struct bed bed;
+
+    open_bed(&bed, 16, true);
+    for (unsigned int i = 0; i < 16 * per_page(&bed); i++)
+        set(&bed, i);
+    fixture_set(&bed.f, "small", "x", NOW);
+    ok(slab_npages(&bed.f.store->slabs) == 17 && slab_excess(&bed.f.store->slabs) == 0,
+       "a class's first page beyond the limit takes none from another");
+    store_reassign(bed.f.store, (int)bed.clsid, 1);
+    let_move(&bed, MANY_STEPS, NOW);
+    for (int i = 0; i < 10; i++) {
+        mover_step(bed.f.store, NOW);
+        let_move(&bed, MANY_STEPS, NOW);
+    }
+    stats = stats_of(&bed);
+    ok(stats.slabs_moved == 1 && npages(&bed, bed.clsid) == 15 && npages(&bed, 1) == 2,
+       "one page moves when one is asked for, and stays where it went");
+    store_reassign(bed.f.store, (int)bed.clsid, 0);
+    let_move(&bed, MANY_STEPS, NOW);
+    ok(slab_npages(&bed.f.store->slabs) == 16 && slab_npool(&bed.f.store->slabs) == 0,
+       "a page that comes free makes up for the one beyond");
+    store_reassign(bed.f.store, (int)bed.clsid, 0);
+    let_move(&bed, MANY_STEPS, NOW);
+    ok(slab_npages(&bed.f.store->slabs) == 16 && slab_npool(&bed.f.store->slabs) == 1,
+       "the next one goes to the pool");
+    fixture_close(&bed.f);
+}
+
+/* One page is beyond the limit, and then the table takes two. */
+static void test_table_beyond_limit(void)
+{
+    uint32_t nbuckets = 0;
+    struct bed bed;
+
+    open_bed(&bed, 16, true);
+    slab_count_table(&bed.f.store->slabs, &nbuckets, 0);
+    for (unsigned int i = 0; i < 16 * per_page(&bed); i++)
+        set(&bed, i);
+    fixture_set(&bed.f, "small", "x", NOW);
+    nbuckets = 2 * (MC_PAGE_BYTES / 42);
+    ok(slab_excess(&bed.f.store->slabs) == 2, "what the hash table takes is given up");
+    for (int i = 0; i < MANY_STEPS && slab_excess(&bed.f.store->slabs) > 0; i++)
+        mover_step(bed.f.store, NOW);
+    ok(slab_npages(&bed.f.store->slabs) == 15 && npages(&bed, 1) == 1, "and no page more");
+    store_set_memory_limit(bed.f.store, 12 << 20);
+    ok(slab_excess(&bed.f.store->slabs) == 5, "a limit that is set anew counts all pages");
+    fixture_close(&bed.f);
+}
+
 static void test_automove(void)
 {
     struct bed bed;
@@ -747,6 +800,8 @@ int main(void)
     test_limit();
     test_limit_of_addresses();
     test_limit_with_pool();
+    test_beyond_limit();
+    test_table_beyond_limit();
     test_automove();
     test_automove_2();
     test_tail_repair();

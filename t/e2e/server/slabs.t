@@ -202,6 +202,23 @@ def a_full_class_evicts():
 
 
 @tap.case
+def one_page_moves_at_the_limit():
+    """The second class gets its first page when the first one has all of the limit."""
+    for limit in (8, 64):
+        with server.Server("-m", str(limit), "-o", "slab_automove=0") as memcached:
+            c = memcached.stream()
+            fill(c, range(limit * 17), LARGE)
+            fill(c, range(4), 18500, b"s")
+            before = {n: pages(c, n) for n in (25, LARGE_CLASS)}
+            tap.is_(before, {25: 1, LARGE_CLASS: limit}, "-m %d: it has a page of its own" % limit)
+            for _ in range(2):
+                tap.ok(moved(c, b"%d 25" % LARGE_CLASS), "a page is moved")
+            tap.is_({n: pages(c, n) - before[n] for n in before}, {25: 2, LARGE_CLASS: -2},
+                    "the counts of both classes change by what was asked for")
+            tap.is_(number(c, "slabs_moved"), 2, "slabs_moved counts no other page")
+
+
+@tap.case
 def automove_fills_the_pool():
     """As in memcached's own suite: more than 24 pages after deletes."""
     with server.Server("-m", "60") as memcached:
