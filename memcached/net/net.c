@@ -287,7 +287,8 @@ static void collect(struct net *net, struct command_net_stats *out)
     acceptor_stats(net->acceptor, out);
     collect_tls(net, &out->tls);
     pthread_mutex_lock(&net->endpoints.lock);
-    out->curr_connections = net->endpoints.current;
+    /* memcached counts all sockets but one, and nothing is asked where there is none. */
+    out->curr_connections = net->endpoints.current > 0 ? net->endpoints.current - 1 : 0;
     out->total_connections = net->endpoints.total;
     out->connection_structures = net->endpoints.most;
     pthread_mutex_unlock(&net->endpoints.lock);

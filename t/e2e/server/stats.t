@@ -268,7 +268,7 @@ def conns():
 
 @tap.case
 def connections_are_counted():
-    server.wait_for(lambda: c.stats()["curr_connections"] == "4")
+    server.wait_for(lambda: c.stats()["curr_connections"] == "3")
     before = c.stats()
     others = [memcached.stream() for _ in range(5)]
     for other in others:
