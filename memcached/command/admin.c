@@ -86,6 +86,12 @@ enum command_next command_verbosity(struct call *call)
 enum command_next command_quit(struct call *call)
 {
     (void)call;
+    return COMMAND_QUIT;
+}
+
+enum command_next command_http(struct call *call)
+{
+    (void)call;
     return COMMAND_CLOSE;
 }
 
@@ -101,7 +107,7 @@ enum command_next command_shutdown(struct call *call)
     if (nwords(call->request) > 0 && !graceful)
         return answer(call, SLICE("CLIENT_ERROR invalid shutdown mode\r\n"));
     commands->server.shutdown(commands->server.context, graceful);
-    return COMMAND_CLOSE;
+    return COMMAND_QUIT;
 }
 
 enum command_next command_refresh_certs(struct call *call)

@@ -345,7 +345,7 @@ static enum command_next binary_version(struct call *call)
 static enum command_next binary_quit(struct call *call)
 {
     succeed(call, 0);
-    return COMMAND_CLOSE;
+    return COMMAND_QUIT;
 }
 
 /* Each statistic is an answer with a key; an answer without a key ends them. */

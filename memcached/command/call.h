@@ -72,7 +72,7 @@ enum store_result storage_end(struct command_local *local, struct command_pendin
 command_handler command_touch, command_delete, command_incr, command_decr;
 /* admin.c */
 command_handler command_flush_all, command_cache_memlimit, command_version, command_verbosity,
-    command_quit, command_shutdown, command_refresh_certs, command_bmc;
+    command_quit, command_http, command_shutdown, command_refresh_certs, command_bmc;
 /*
  * flush_all with the wire's `delay`. As in memcached, it takes effect one second before the named
  * one begins: `flush_all 1` at once.

@@ -140,7 +140,8 @@ struct command_pending {
 enum command_next {
     COMMAND_DONE,  /* the reply is complete (perhaps empty) */
     COMMAND_VALUE, /* feed nleft bytes to pending, then command_finish */
-    COMMAND_CLOSE, /* send the reply, if any, and close */
+    COMMAND_QUIT,  /* send the reply, if any, and close: the client wants it */
+    COMMAND_CLOSE, /* the same because of an error: the rest of the input has no meaning */
     /* Send the reply, then the bytes of client->stream until it ends. Not over datagrams. */
     COMMAND_TO_STREAM,
 };

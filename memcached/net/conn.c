@@ -52,7 +52,7 @@ struct conn {
     enum verb line;  /* verb of a partly executed line; VERB_UNKNOWN: none */
     bool drained;    /* yielded with an empty socket: its next turn starts without a read */
     bool closing;    /* closes after its reply is sent */
-    uint8_t reason;  /* enum close_reason */
+    uint8_t reason;  /* enum close_reason; an error unless it is known to be another */
 
     bool reading; /* `unsent` waits for values from flash */
     bool read;    /* the values have been read; under the worker's lock */
@@ -267,7 +267,6 @@ static void abandon(struct conn *conn)
                         numbers.ack);
     boundaries->close(boundaries, conn->boundary.slot);
     conn->boundary.slot = NULL;
-    conn->reason = CLOSE_ERROR;
     conn_close(conn);
 }
 
@@ -644,6 +643,9 @@ static enum progress execute(struct conn *conn, struct turn *turn)
         case COMMAND_VALUE:
             conn->filling = true;
             continue;
+        case COMMAND_QUIT:
+            conn->reason = CLOSE_NORMAL;
+            return PROGRESS_CLOSE;
         case COMMAND_CLOSE:
             return PROGRESS_CLOSE;
         case COMMAND_TO_STREAM:
@@ -728,7 +730,8 @@ static bool receive_more(struct conn *conn, struct turn *turn)
             return true;
         }
         if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
-            conn->reason = n == 0 ? CLOSE_NORMAL : CLOSE_ERROR;
+            if (n == 0)
+                conn->reason = CLOSE_NORMAL;
             answer(conn, true);
             return false;
         }
@@ -867,6 +870,8 @@ static bool discard_input(struct conn *conn)
     ssize_t n = wire_receive(fd_of(conn), conn->tls, &room, 1, room.iov_len, &drained);
 
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+        if (n == 0)
+            conn->reason = CLOSE_NORMAL;
         conn_close(conn);
         return false;
     }

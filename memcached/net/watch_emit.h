@@ -6,7 +6,8 @@
 #include "command/command.h"
 #include "net/worker.h"
 
-enum close_reason { CLOSE_NORMAL, CLOSE_ERROR, CLOSE_IDLE, CLOSE_SHUTDOWN };
+/* Normal is what the client wants: it has said quit, or closed its side. */
+enum close_reason { CLOSE_ERROR, CLOSE_NORMAL, CLOSE_IDLE, CLOSE_SHUTDOWN };
 
 static inline bool watch_emit_wanted(const struct worker *worker, uint32_t classes)
 {

@@ -242,6 +242,7 @@ static const char *server_ask(struct server *server, const char *bytes, size_t l
             input = (struct slice){input.ptr + n, input.len - (size_t)n};
             break;
         case COMMAND_TO_STREAM: /* the test finds it in client.stream */
+        case COMMAND_QUIT:
         case COMMAND_CLOSE:
             server->closed = true;
             break;

@@ -328,6 +328,17 @@ def is_new(line):
     return line["type"] == "conn_new"
 
 
+# What makes the server close, and why it says it has.
+REASONS = ((b"a" * 3000, "error", "a line that does not end"),
+           (b"mg " + b"a" * 3000, "error", "a meta command that does not end"),
+           (b"GET / HTTP/1.1\r\n\r\n", "error", "HTTP"),
+           (b"\x80\x0a" + bytes(22) + b"get key\r\n" * 3, "error", "text behind a binary request"),
+           (b"\x80\x00\x01\x2c\0\0\0\0\0\0\x01\x2c" + bytes(12) + b"k" * 300, "error",
+            "a binary key that is too long"),
+           (b"version\r\nquit\r\n", "normal", "quit"),
+           (b"\x80\x07" + bytes(22), "normal", "a binary quit"))
+
+
 @tap.case
 @tap.uninterrupted(1)
 def connevents():
@@ -349,6 +360,12 @@ def connevents():
         c.close()
         line = w.wait(lambda l: l["type"] == "conn_close" and l["cfd"] == line["cfd"])
         tap.is_(line["reason"], "error", "a client that resets the connection")
+        for sent, reason, what in REASONS:
+            c = memcached.stream()
+            port = c.sock.getsockname()[1]
+            c.send(sent)
+            line = w.wait(lambda l: l["type"] == "conn_close" and l["rport"] == str(port))
+            tap.is_(line["reason"], reason, "a client that sends %s" % what)
     with server.Server(*QUIET, "-o", "idle_timeout=2") as memcached:
         w = Watcher(memcached, "connevents")
         c = memcached.stream()
