@@ -177,7 +177,7 @@ static bool add_listener(struct acceptor *acceptor, struct event_base *base,
                                            .last_command = clock_now(&acceptor->config->clock)};
     endpoints_count(acceptor->endpoints);
     endpoints_list(acceptor->endpoints, &listener->endpoint);
-    log_at(2, "<%d server listening (%s)", socket.fd, protocols[acceptor->config->protocol]);
+    log_at(2, "<%d server listening (%s)", socket.fd, protocols[socket.protocol]);
     listener->event = event_new(base, socket.fd, EV_READ | EV_PERSIST, on_connection, listener);
     return listener->event && event_add(listener->event, NULL) == 0;
 }

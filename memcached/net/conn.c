@@ -163,12 +163,12 @@ void conn_open(struct worker *worker, struct stream_socket socket)
     }
     conn->worker = worker;
     command_client_open(worker->local, COMMAND_STREAM, fd, &conn->client);
-    conn->protocol = worker->config->protocol;
+    conn->protocol = socket.protocol;
     conn->endpoint = (struct endpoint){.fd = fd,
                                        .kind = ENDPOINT_STREAM,
                                        .state = STATE_READ,
                                        .last_command = clock_now(&worker->config->clock)};
-    input_init(&conn->input, &worker->nkept);
+    input_init(&conn->input, &worker->kept);
     if (socket.shown)
         open_slot(conn);
     endpoints_list(worker->endpoints, &conn->endpoint);

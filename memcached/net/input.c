@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "net/input.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { KEPT_ROUND = 256 /* what is kept is allocated in multiples of this */ };
 
-void input_init(struct conn_input *input, size_t *kept)
+void input_init(struct conn_input *input, struct input_memory *memory)
 {
     input->own = (struct input){0};
     input->now = &input->own;
-    input->kept = kept;
+    input->memory = memory;
 }
 
 void input_free(struct conn_input *input)
 {
-    *input->kept -= input->own.size;
+    input->memory->kept -= input->own.size;
     free(input->own.ptr);
-    input_init(input, input->kept);
+    input_init(input, input->memory);
 }
 
 void input_borrow(struct conn_input *input, struct input *workers)
@@ -38,21 +39,30 @@ void input_borrow(struct conn_input *input, struct input *workers)
     input->now = workers;
 }
 
+/* Whether a buffer of that size may be added. The old one counts beside it while there are both. */
+static bool may_keep(const struct input_memory *memory, size_t size)
+{
+    size_t most = size > INPUT_SHORT ? INPUT_KEPT_MAX : SIZE_MAX;
+
+    if (memory->limit && memory->limit < most)
+        most = memory->limit;
+    return memory->kept + size <= most;
+}
+
 /* Moves the unread bytes to a buffer of `size` bytes that the connection owns. */
 static bool own(struct conn_input *input, size_t size)
 {
     struct slice rest = input_unread(input->now);
     char *ptr;
 
-    /* The old buffer counts beside the new one, as long as there are both. */
-    if (size > INPUT_SHORT && *input->kept + size > INPUT_KEPT_MAX)
+    if (!may_keep(input->memory, size))
         return false;
     ptr = malloc(size);
     if (!ptr)
         return false;
     memcpy(ptr, rest.ptr, rest.len);
     free(input->own.ptr);
-    *input->kept += size - input->own.size;
+    input->memory->kept += size - input->own.size;
     input->own = (struct input){ptr, 0, rest.len, size, input->now->searched};
     input->now = &input->own;
     return true;

@@ -23,16 +23,22 @@ struct input {
 };
 
 /*
- * Bytes of all own buffers of a worker's connections. Up to INPUT_SHORT a connection gets its
- * buffer in any case; a longer one only as long as all of them have no more than INPUT_KEPT_MAX.
+ * Without a limit a connection gets a buffer of up to INPUT_SHORT in any case; a longer one only as
+ * long as all of them have no more than INPUT_KEPT_MAX.
  */
 enum { INPUT_SHORT = 64 * 1024, INPUT_KEPT_MAX = 128 << 20 };
+
+/* The own buffers of a worker's connections. */
+struct input_memory {
+    size_t kept;  /* bytes of all of them */
+    size_t limit; /* of that, for short ones too (read_buf_mem_limit); 0: none */
+};
 
 /* A connection's. To be initialized with input_init, and freed with input_free. */
 struct conn_input {
     struct input *now; /* own, or the worker's while being served */
     struct input own;  /* ptr NULL: nothing */
-    size_t *kept;      /* by all connections of the worker */
+    struct input_memory *memory;
 };
 
 static inline struct slice input_unread(const struct input *in)
@@ -40,15 +46,16 @@ static inline struct slice input_unread(const struct input *in)
     return (struct slice){in->ptr + in->start, in->end - in->start};
 }
 
-/* kept: of the worker, which it outlives; 0 at its start. */
-void input_init(struct conn_input *input, size_t *kept);
+/* memory: of the worker, which outlives the connection. */
+void input_init(struct conn_input *input, struct input_memory *memory);
 
 void input_free(struct conn_input *input);
 
 /* At the start of an event: moves what is kept to the front of the worker's buffer if it fits. */
 void input_borrow(struct conn_input *input, struct input *workers);
 
-/* At the end of an event: frees the worker's buffer for the next connection. False: no memory. */
+/* At the end of an event: frees the worker's buffer for the next connection. False: no memory, or
+ * the worker's clients keep too much. */
 bool input_return(struct conn_input *input);
 
 /* Makes room behind the unread bytes. False: no memory, or the worker's clients keep too much. */

@@ -20,6 +20,7 @@ struct opening {
     char *error;
     size_t nerror;
     bool tls; /* of the streams that are being opened */
+    enum protocol protocol;
 };
 
 /* --- one address ------------------------------------------------------- */
@@ -57,7 +58,7 @@ static int open_stream(struct opening *opening, const struct addrinfo *info)
                          (int)opening->config->backlog);
     if (fd < 0)
         return fd;
-    *stream = (struct stream_socket){.fd = fd, .tls = opening->tls};
+    *stream = (struct stream_socket){.fd = fd, .tls = opening->tls, .protocol = opening->protocol};
     stream->shown = !stream->tls && socket_local(fd, &name) == 0 &&
                     keep_address(&listening->served_tcp, &name) && opening->config->boundaries;
     listening->nstreams++;
@@ -189,6 +190,28 @@ static void fail(struct opening *opening, const char *what, const char *which, i
              which, strerror(-error));
 }
 
+/* What a word asks of its listeners. False: they cannot be so. */
+static bool choose_kind(struct opening *opening, const struct socket_word *word)
+{
+    const struct net_config *config = opening->config;
+
+    if (word->notls && !config->tls) {
+        snprintf(opening->error, opening->nerror,
+                 "'notls' option is valid only when SSL is enabled");
+        return false;
+    }
+    /* Another protocol has no credentials: it would be a way round those of this one. */
+    if (word->has_protocol && config->authenticates && word->protocol != config->protocol) {
+        snprintf(opening->error, opening->nerror,
+                 "With authentication every listener of -l has the protocol of the credentials: "
+                 "leave proto[...] out, or give proto[ascii] with -Y and proto[binary] with -S");
+        return false;
+    }
+    opening->tls = config->tls && !word->notls;
+    opening->protocol = word->has_protocol ? word->protocol : config->protocol;
+    return true;
+}
+
 /* Opens TCP or UDP on every address of -l. */
 static bool open_all(struct opening *opening, int32_t port, int type)
 {
@@ -199,6 +222,7 @@ static bool open_all(struct opening *opening, int32_t port, int type)
     if (port == 0)
         return true;
     opening->tls = opening->config->tls != NULL;
+    opening->protocol = opening->config->protocol;
     if (!list) {
         int error = open_host(opening, NULL, port, type);
         char text[16];
@@ -211,12 +235,8 @@ static bool open_all(struct opening *opening, int32_t port, int type)
     while ((got = socket_next_word(&list, &word)) == 1) {
         int error;
 
-        if (word.notls && !opening->config->tls) {
-            snprintf(opening->error, opening->nerror,
-                     "'notls' option is valid only when SSL is enabled");
+        if (!choose_kind(opening, &word))
             return false;
-        }
-        opening->tls = opening->config->tls && !word.notls;
         error =
             open_host(opening, word.host[0] ? word.host : NULL, word.port ? word.port : port, type);
         if (error) {
@@ -224,10 +244,8 @@ static bool open_all(struct opening *opening, int32_t port, int type)
             return false;
         }
     }
-    if (got < 0) {
-        snprintf(opening->error, opening->nerror, "Invalid address or port in -l: \"%s\"",
-                 word.host);
-    }
+    if (got < 0)
+        snprintf(opening->error, opening->nerror, "%s: \"%s\"", word.wrong, word.host);
     return got == 0;
 }
 
@@ -240,7 +258,8 @@ static bool open_unix(struct opening *opening)
         fail(opening, "UNIX socket:", config->socket_path, fd);
         return false;
     }
-    opening->listening->streams[opening->listening->nstreams++] = (struct stream_socket){.fd = fd};
+    opening->listening->streams[opening->listening->nstreams++] =
+        (struct stream_socket){.fd = fd, .protocol = config->protocol};
     return true;
 }
 
@@ -283,7 +302,7 @@ static void write_ports(const struct listening *listening, const char *path)
 bool listening_open(struct listening *listening, const struct net_config *config, char *error,
                     size_t nerror)
 {
-    struct opening opening = {listening, config, error, nerror, false};
+    struct opening opening = {listening, config, error, nerror, false, config->protocol};
     const char *port_file = getenv("MEMCACHED_PORT_FILENAME");
 
     *listening = (struct listening){0};

@@ -11,6 +11,7 @@ enum { MAX_LISTENERS = 128 };
 struct stream_socket {
     int fd;
     bool tls;
+    enum protocol protocol;
     bool shown; /* the kernel may answer on its connections: they have boundaries */
 };
 

@@ -39,15 +39,18 @@ struct net_config {
     uint32_t access_mask;
     uint32_t backlog;
     uint32_t max_connections;
-    bool maxconns_fast;    /* over the limit: refuse; otherwise: stop accepting */
-    uint32_t idle_timeout; /* seconds, 0 never */
+    bool maxconns_fast;      /* over the limit: refuse; otherwise: stop accepting */
+    uint32_t idle_timeout;   /* seconds, 0 never */
+    uint64_t read_buf_limit; /* bytes of requests that wait for their rest; 0: no limit */
     uint32_t reqs_per_event;
     unsigned int nthreads;
-    enum protocol protocol; /* of streams (-B); a datagram's first byte tells */
-    bool reuseport;         /* a UDP socket for each worker, not one for all */
-    bool single_datagrams;  /* programs on the interfaces look at each reply over UDP */
-    bool ping_workers;      /* every second, to tell the tick whether they run */
-    struct tls *tls;        /* over TCP, except where -l says "notls:"; NULL: none */
+    /* Of streams (-B), but where -l says "proto[NAME]:"; a datagram's first byte tells. */
+    enum protocol protocol;
+    bool authenticates;    /* clients of that protocol */
+    bool reuseport;        /* a UDP socket for each worker, not one for all */
+    bool single_datagrams; /* programs on the interfaces look at each reply over UDP */
+    bool ping_workers;     /* every second, to tell the tick whether they run */
+    struct tls *tls;       /* over TCP, except where -l says "notls:"; NULL: none */
     /* Of the plain connections to the first TCP port; NULL: the kernel answers none. */
     struct boundaries *boundaries;
     struct clock clock;

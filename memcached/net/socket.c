@@ -16,6 +16,8 @@
 
 #include "bpf/shared/layout.h"
 
+enum { TAG_MAX = 8 /* memcached's */ };
+
 /* "HOST", "HOST:PORT", "[V6]", "[V6]:PORT", "V6", "*". */
 static bool split_word(const char *text, size_t len, struct socket_word *word)
 {
@@ -49,25 +51,81 @@ static bool split_word(const char *text, size_t len, struct socket_word *word)
     return true;
 }
 
-int socket_next_word(const char **list, struct socket_word *word)
+static bool begins(struct slice text, struct slice with)
+{
+    return text.len >= with.len && memcmp(text.ptr, with.ptr, with.len) == 0;
+}
+
+/* Cuts "NAME[VALUE]:" off the text, if that begins with `name`, "NAME[". False: it has no end. */
+static bool cut_bracket(struct slice *text, struct slice name, struct slice *value)
+{
+    const char *end;
+
+    value->ptr = NULL;
+    if (!begins(*text, name))
+        return true;
+    end = memchr(text->ptr, ']', text->len);
+    if (!end || end + 1 == text->ptr + text->len || end[1] != ':')
+        return false;
+    *value = (struct slice){text->ptr + name.len, (size_t)(end - text->ptr) - name.len};
+    text->len -= (size_t)(end + 2 - text->ptr);
+    text->ptr = end + 2;
+    return true;
+}
+
+static bool set_protocol(struct socket_word *word, struct slice name)
+{
+    static const struct slice names[] = {
+        [PROTOCOL_ANY] = {"negotiating", 11},
+        [PROTOCOL_TEXT] = {"ascii", 5},
+        [PROTOCOL_BINARY] = {"binary", 6},
+    };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (slice_equal(name, names[i])) {
+            word->protocol = (enum protocol)i;
+            word->has_protocol = true;
+        }
+    }
+    return word->has_protocol;
+}
+
+/* Cuts off what stands before the address. NULL, or what is wrong. */
+static const char *cut_prefixes(struct slice *text, struct socket_word *word)
 {
     const struct slice notls = SLICE("notls:");
-    size_t len;
+    struct slice value;
+
+    word->notls = begins(*text, notls);
+    if (word->notls)
+        *text = (struct slice){text->ptr + notls.len, text->len - notls.len};
+    word->has_protocol = false;
+    if (!cut_bracket(text, SLICE("proto["), &value) || (value.ptr && !set_protocol(word, value)))
+        return "The protocol in -l must be proto[ascii]:, proto[binary]: or proto[negotiating]:";
+    if (!cut_bracket(text, SLICE("tag["), &value))
+        return "The tag in -l must be tag[NAME]:";
+    if (value.ptr && (value.len < 1 || value.len > TAG_MAX || memchr(value.ptr, '[', value.len)))
+        return "The tag in -l must have 1 to 8 characters";
+    return NULL;
+}
+
+int socket_next_word(const char **list, struct socket_word *word)
+{
+    struct slice whole, text;
 
     *list += strspn(*list, ",; ");
-    len = strcspn(*list, ",; ");
-    word->notls = len > notls.len && memcmp(*list, notls.ptr, notls.len) == 0;
-    if (word->notls) {
-        *list += notls.len;
-        len -= notls.len;
-    }
-    if (len == 0)
+    whole = text = (struct slice){*list, strcspn(*list, ",; ")};
+    if (text.len == 0)
         return 0;
-    if (len >= sizeof(word->host) || !split_word(*list, len, word)) {
-        snprintf(word->host, sizeof(word->host), "%.*s", (int)len, *list);
+    word->wrong = cut_prefixes(&text, word);
+    if (!word->wrong &&
+        (text.len == 0 || text.len >= sizeof(word->host) || !split_word(text.ptr, text.len, word)))
+        word->wrong = "Invalid address or port in -l";
+    if (word->wrong) {
+        snprintf(word->host, sizeof(word->host), "%.*s", (int)whole.len, whole.ptr);
         return -1;
     }
-    *list += len;
+    *list += whole.len;
     return 1;
 }
 

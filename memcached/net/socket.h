@@ -9,15 +9,22 @@
 #include <sys/socket.h>
 
 #include "base/slice.h"
+#include "proto/proto.h"
 
 /* One word of -l, parsed. */
 struct socket_word {
-    char host[256]; /* empty: any */
-    int32_t port;   /* 0: none was given */
-    bool notls;     /* "notls:" preceded it */
+    char host[256];    /* empty: any */
+    int32_t port;      /* 0: none was given */
+    bool notls;        /* "notls:" preceded it */
+    bool has_protocol; /* "proto[NAME]:" did */
+    enum protocol protocol;
+    const char *wrong; /* what is malformed; `host` shows the word */
 };
 
-/* Cuts the next word off `list`. 1: got one, 0: none left, -1: malformed, `word->host` shows it. */
+/*
+ * Cuts the next word off `list`: [notls:][proto[NAME]:][tag[NAME]:]ADDRESS. A tag is checked and
+ * has no effect, as in memcached without its proxy. 1: got one, 0: none left, -1: malformed.
+ */
 int socket_next_word(const char **list, struct socket_word *word);
 
 struct socket_name {

@@ -124,6 +124,7 @@ struct worker *worker_new(const struct net_config *config, struct endpoints *end
         return NULL;
     worker = memory;
     *worker = (struct worker){.config = config, .endpoints = endpoints, .index = index};
+    worker->kept.limit = config->read_buf_limit / config->nthreads;
     pthread_mutex_init(&worker->lock, NULL);
     pthread_cond_init(&worker->read, NULL);
     reply_init(&worker->reply);

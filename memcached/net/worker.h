@@ -36,10 +36,10 @@ struct worker {
     unsigned int index;
     struct event_base *base;
     struct command_local *local;
-    const uint32_t *watched; /* enum command_watch, of local */
-    struct input input;      /* borrowed by the connection that is being served */
-    size_t nkept;            /* bytes that its connections keep beside it */
-    struct reply reply;      /* borrowed as well */
+    const uint32_t *watched;  /* enum command_watch, of local */
+    struct input input;       /* borrowed by the connection that is being served */
+    struct input_memory kept; /* by its connections beside it */
+    struct reply reply;       /* borrowed as well */
     struct conn *conns;
     struct leaving *leaving;
     struct udp *udp; /* the list of its UDP sockets */

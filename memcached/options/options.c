@@ -147,6 +147,7 @@ void options_init(struct options *options)
     }
     options->temp_lru = false;
     options->binding_given = false;
+    options->chunk_max_given = 0;
     options_flash_init(options);
 }
 
@@ -370,6 +371,8 @@ static void make_tables(char *letters, struct option *longs)
                                                   : no_argument;
 
             *longs++ = (struct option){row->name, has, NULL, row->letter + 0x100};
+            if (row->alias)
+                *longs++ = (struct option){row->alias, has, NULL, row->letter + 0x100};
         }
     }
     *letters = '\0';

@@ -39,7 +39,8 @@ struct options {
     uint32_t access_mask;
     uint32_t max_connections;
     uint32_t backlog;
-    uint32_t idle_timeout; /* seconds, 0 never */
+    uint32_t idle_timeout;   /* seconds, 0 never */
+    uint64_t read_buf_limit; /* bytes, 0 none */
     uint32_t reqs_per_event;
     uint32_t nthreads;
     bool maxconns_fast;
@@ -60,6 +61,7 @@ struct options {
     char prefix_delimiter;
     /* store */
     uint64_t memory_limit, item_max, chunk_max; /* bytes */
+    uint64_t chunk_max_given;                   /* as slab_chunk_max has it, 0: not */
     uint64_t allocated_before;                  /* of the limit, from the environment */
     uint32_t chunk_min;
     double growth_factor;

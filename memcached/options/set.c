@@ -13,12 +13,13 @@
 
 enum {
     PAGE = MC_PAGE_BYTES,
+    READ_BUF_MAX = 1 << 30, /* megabytes */
     ITEM_MIN = 1024,
     ITEM_MAX = 1 << 30,
     HASHPOWER_MIN = 12,
     HASHPOWER_MAX = 32,
     CHUNK_ALIGN = 8,
-    CHUNK_MAX_MIN = 64,
+    CHUNK_MAX_KILOBYTES = 1024, /* the largest number that is not bytes */
 };
 
 __attribute__((format(printf, 3, 4))) static int refuse(FILE *err, int status, const char *format,
@@ -198,12 +199,32 @@ int set_chunk_max(struct option_input *input)
 
     if (end == input->value || *end || size <= 0)
         return refuse(input->err, 1, "could not parse argument to slab_chunk_max");
-    input->options->chunk_max = (uint64_t)size;
+    input->options->chunk_max_given = (uint64_t)size;
+    input->options->chunk_max = (uint64_t)size * (size <= CHUNK_MAX_KILOBYTES ? 1024 : 1);
     return OPTIONS_RUN;
+}
+
+/* memcached changed the unit with 1.6.24. */
+static void tell_chunk_max(const struct options *o, FILE *err)
+{
+    unsigned long long given = o->chunk_max_given;
+
+    if (given > CHUNK_MAX_KILOBYTES) {
+        fprintf(err,
+                "slab_chunk_max=%llu was taken for bytes, as until memcached 1.6.23 (up to %d: for "
+                "kilobytes)\n",
+                given, CHUNK_MAX_KILOBYTES);
+    } else if (given > 0) {
+        fprintf(err,
+                "slab_chunk_max=%llu was taken for kilobytes, as from memcached 1.6.24 on (above "
+                "%d: for bytes)\n",
+                given, CHUNK_MAX_KILOBYTES);
+    }
 }
 
 int set_no_chunked_items(struct option_input *input)
 {
+    input->options->chunk_max_given = 0;
     input->options->chunk_max = PAGE;
     return OPTIONS_RUN;
 }
@@ -213,7 +234,7 @@ int set_no_modern(struct option_input *input)
 {
     struct options *options = input->options;
 
-    options->chunk_max = PAGE;
+    set_no_chunked_items(input);
     options->slab_reassign = false;
     options->automove = 0;
     options->lru_crawler = false;
@@ -267,6 +288,17 @@ int set_hashpower(struct option_input *input)
                       power);
     }
     input->options->hashpower = (uint32_t)power;
+    return OPTIONS_RUN;
+}
+
+int set_read_buf_limit(struct option_input *input)
+{
+    char *end;
+    long long megabytes = strtoll(input->value, &end, 10);
+
+    if (end == input->value || *end || megabytes < 0 || megabytes > READ_BUF_MAX)
+        return refuse(input->err, 1, "could not parse argument to read_buf_mem_limit");
+    input->options->read_buf_limit = (uint64_t)megabytes << 20;
     return OPTIONS_RUN;
 }
 
@@ -356,10 +388,6 @@ static int check_sizes(struct options *o, FILE *err)
                       "-I (item_size_max: %llu) must be evenly divisible by slab_chunk_max "
                       "(bytes: %llu)",
                       (unsigned long long)o->item_max, (unsigned long long)o->chunk_max);
-    }
-    if (o->chunk_max < CHUNK_MAX_MIN) {
-        return refuse(err, EXIT_USAGE_ERROR, "slab_chunk_max (bytes: %llu) cannot be less than %d",
-                      (unsigned long long)o->chunk_max, CHUNK_MAX_MIN);
     }
     if (PAGE % o->chunk_max != 0) {
         return refuse(err, EXIT_USAGE_ERROR,
@@ -459,5 +487,8 @@ int options_check(struct options *o, FILE *err)
         return refuse(err, EXIT_USAGE_ERROR, "bmc: tcp=on needs a TCP port (-p)");
     if (NET_FDS_PER_WORKER * o->nthreads + OWN_FDS >= o->max_connections)
         return refuse(err, 1, "Maxconns setting is too low, use -c to increase.");
-    return options_flash_check(o, err);
+    status = options_flash_check(o, err);
+    if (status == OPTIONS_RUN)
+        tell_chunk_max(o, err);
+    return status;
 }

@@ -144,7 +144,8 @@ const struct option_row option_table[] = {
      SHOWN(62, "ssl_enabled", SHOW_YES_NO, ssl_enabled),
      .help = "TLS over TCP, except at addresses of -l that begin with\n"
              "notls: (UDP and unix sockets have none)"},
-    {'N', "napi_ids", "<num>", OPTION_IGNORE, .manual = "accepted without effect, as 1.6 has it"},
+    {'N', "napi-ids", "<num>", OPTION_IGNORE, .alias = "napi_ids",
+     .manual = "accepted without effect, as 1.6 has it; in the form --napi_ids of its -h, too"},
     {'o', "extended", "<list>", OPTION_ACTION, .set = options_extended,
      .help = "comma separated list of extended options;\n"
              "most options have a 'no_' prefix to disable"},
@@ -316,9 +317,12 @@ const struct option_row option_table[] = {
      .argument = "<num>",
      .kind = OPTION_ACTION,
      .set = set_chunk_max,
-     .fallback = "524288",
+     .fallback = "512",
      SHOWN(30, "slab_chunk_max", SHOW_U64, chunk_max),
-     .help = "maximum chunk size in bytes. use extreme care."},
+     .help = "maximum chunk size: up to 1024 in kilobytes, above in\n"
+             "bytes. use extreme care.",
+     .manual = "memcached takes bytes until 1.6.23, and kilobytes from 1.6.24 on. A line at the "
+               "start says which it was taken for."},
     {.name = "watcher_logbuf_size",
      .argument = "<num>",
      .kind = OPTION_U32,
@@ -384,12 +388,21 @@ const struct option_row option_table[] = {
      .help = ENABLE_SECCOMP ? "with drop_privileges: such a call fails instead" : NULL},
     {.name = "read_buf_mem_limit",
      .argument = "<num>",
-     .kind = OPTION_IGNORE,
-     .manual = "accepted without effect, as 1.6 has it"},
+     .kind = OPTION_ACTION,
+     .set = set_read_buf_limit,
+     .fallback = "0",
+     SHOWN(92, "read_buf_mem_limit", SHOW_U64, read_buf_limit),
+     .help = "limit in megabytes for what clients have sent of\n"
+             "requests that are not complete. 0: no limit",
+     .manual = "Each worker thread has its share. A client that goes beyond it is disconnected. A "
+               "client whose requests are complete takes nothing of it, and a value goes straight "
+               "to the memory of its item."},
     {.name = "resp_obj_mem_limit",
      .argument = "<num>",
      .kind = OPTION_IGNORE,
-     .manual = "accepted without effect, as 1.6 had it"},
+     .set = warn_ignored,
+     .manual = "accepted without effect, with a warning, as replies have no memory of their own "
+               "to limit: see read_buf_mem_limit"},
     {.name = "sock_cookie_id",
      .argument = "<num>",
      .kind = OPTION_IGNORE,

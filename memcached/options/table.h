@@ -81,6 +81,7 @@ struct option_row {
     const char *help_off; /* of a switch that is on: -h shows its "no_" form, with this text */
     const char *manual;   /* further sentences for the manual, which has -h's text too */
     const char *fallback; /* the default as -h shows it */
+    const char *alias;    /* another long name; NULL: none */
     const char *lacks;    /* the library that this build lacks: the option is refused and not shown;
                              NULL: none */
 };

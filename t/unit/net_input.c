@@ -9,7 +9,7 @@ enum { SIZE = 1024 };
 
 static char buffer[SIZE];
 static struct input worker = {.ptr = buffer, .size = SIZE};
-static size_t kept;
+static struct input_memory memory;
 
 /* What the socket would have written. */
 static void receive(struct conn_input *input, const char *text)
@@ -31,8 +31,8 @@ static void two_connections_take_turns(void)
 {
     struct conn_input a, b;
 
-    input_init(&a, &kept);
-    input_init(&b, &kept);
+    input_init(&a, &memory);
+    input_init(&b, &memory);
     input_borrow(&a, &worker);
     receive(&a, "done half of a");
     a.now->start += 5;
@@ -58,7 +58,7 @@ static void much_input_stays_where_it_is(void)
 
     memset(text, 'x', SIZE - 1);
     text[SIZE - 1] = '\0';
-    input_init(&input, &kept);
+    input_init(&input, &memory);
     input_borrow(&input, &worker);
     receive(&input, text);
     receive(&input, "y");
@@ -91,21 +91,48 @@ static void endless_lines_have_a_limit(void)
     struct conn_input a, b, c;
     size_t na, nb;
 
-    input_init(&a, &kept);
-    input_init(&b, &kept);
-    input_init(&c, &kept);
+    input_init(&a, &memory);
+    input_init(&b, &memory);
+    input_init(&c, &memory);
     na = fill(&a);
     nb = fill(&b);
-    ok(na >= INPUT_KEPT_MAX / 4 && na + nb == kept && kept <= INPUT_KEPT_MAX,
+    ok(na >= INPUT_KEPT_MAX / 4 && na + nb == memory.kept && memory.kept <= INPUT_KEPT_MAX,
        "a line grows until all lines together reach the limit (%zu and %zu bytes)", na, nb);
-    kept += INPUT_KEPT_MAX;
+    memory.kept += INPUT_KEPT_MAX;
     ok(fill(&c) == INPUT_SHORT, "beyond it a connection still gets a short buffer");
-    kept -= INPUT_KEPT_MAX;
+    memory.kept -= INPUT_KEPT_MAX;
     input_free(&a);
     ok(fill(&b) > nb, "and a line may grow again when another has ended");
     input_free(&b);
     input_free(&c);
-    ok(kept == 0, "when all have ended nothing is kept");
+    ok(memory.kept == 0, "when all have ended nothing is kept");
+}
+
+/* read_buf_mem_limit */
+static void short_lines_have_a_limit_too(void)
+{
+    struct input_memory few = {.limit = 2048};
+    struct conn_input inputs[9];
+    size_t n = 0;
+    bool kept;
+
+    do {
+        input_init(&inputs[n], &few);
+        input_borrow(&inputs[n], &worker);
+        receive(&inputs[n], "get ab");
+        kept = input_return(&inputs[n]);
+    } while (kept && ++n < 9);
+    ok(!kept && n == 8 && few.kept == few.limit, "with a limit so many keep half a line (%zu)", n);
+    input_borrow(&inputs[0], &worker);
+    inputs[0].now->start = inputs[0].now->end;
+    ok(input_return(&inputs[0]) && few.kept < few.limit, "who ends it gives its share back");
+    input_borrow(&inputs[8], &worker);
+    ok(input_return(&inputs[8]), "who has sent whole lines needs none");
+    input_borrow(&inputs[8], &worker);
+    receive(&inputs[8], "get ab");
+    ok(input_return(&inputs[8]), "and the share goes to the next one");
+    for (size_t i = 0; i < 9; i++)
+        input_free(&inputs[i]);
 }
 
 int main(void)
@@ -113,5 +140,6 @@ int main(void)
     two_connections_take_turns();
     much_input_stays_where_it_is();
     endless_lines_have_a_limit();
+    short_lines_have_a_limit_too();
     return done();
 }

@@ -35,7 +35,57 @@ static const struct word_case words[] = {
     {"a:1x", "a:1x", 0, -1},
     {"[::1", "[::1", 0, -1},
     {"[::1]x", "[::1]x", 0, -1},
+    {"tag[a]:1.2.3.4", "1.2.3.4", 0, 1},
+    {"tag[123456789]:[::1]:9", "tag[123456789]:[::1]:9", 0, -1},
+    {"tag[a-b_8900]", "tag[a-b_8900]", 0, -1},
+    {"tag[12345678]:[::1]:9", "::1", 9, 1},
+    {"tag[]:a", "tag[]:a", 0, -1},
+    {"tag[a:[::1]:9", "tag[a:[::1]:9", 0, -1},
+    {"tag[a", "tag[a", 0, -1},
+    {"tag[a]", "tag[a]", 0, -1},
+    {"tag[a]:", "tag[a]:", 0, -1},
+    {"tag[a]b", "tag[a]b", 0, -1},
+    {"notls:proto[ascii]:tag[a]:*:7", "", 7, 1},
+    {"notls:", "notls:", 0, -1},
+    {"proto[ascii]:notls:a", "proto[ascii]:notls:a", 0, -1},
 };
+
+static const struct {
+    const char *text;
+    bool given;
+    enum protocol protocol;
+    const char *wrong;
+} protocol_words[] = {
+    {"1.2.3.4", false, PROTOCOL_ANY, NULL},
+    {"tag[a]:1.2.3.4", false, PROTOCOL_ANY, NULL},
+    {"proto[ascii]:1.2.3.4:5", true, PROTOCOL_TEXT, NULL},
+    {"proto[binary]:tag[a]:[::1]:5", true, PROTOCOL_BINARY, NULL},
+    {"proto[negotiating]:*", true, PROTOCOL_ANY, NULL},
+    {"proto[]:a", false, PROTOCOL_ANY, "proto[ascii]:, proto[binary]: or"},
+    {"proto[auto]:a", false, PROTOCOL_ANY, "proto[ascii]:, proto[binary]: or"},
+    {"proto[asciix]:a", false, PROTOCOL_ANY, "proto[ascii]:, proto[binary]: or"},
+    {"proto[asci]:a", false, PROTOCOL_ANY, "proto[ascii]:, proto[binary]: or"},
+    {"proto[ascii:a", false, PROTOCOL_ANY, "proto[ascii]:, proto[binary]: or"},
+    {"proto[ascii]:", true, PROTOCOL_TEXT, "Invalid address or port"},
+    {"proto[ascii]:tag[]:a", true, PROTOCOL_TEXT, "1 to 8 characters"},
+    {"proto[ascii]:tag[123456789]:a", true, PROTOCOL_TEXT, "1 to 8 characters"},
+    {"tag[a", false, PROTOCOL_ANY, "must be tag[NAME]:"},
+};
+
+static void words_choose_a_protocol(void)
+{
+    for (size_t i = 0; i < sizeof(protocol_words) / sizeof(protocol_words[0]); i++) {
+        const char *list = protocol_words[i].text, *wrong = protocol_words[i].wrong;
+        struct socket_word word = {.host = ""};
+        int got = socket_next_word(&list, &word);
+
+        ok(wrong ? got == -1 && strstr(word.wrong, wrong) &&
+                       strcmp(word.host, protocol_words[i].text) == 0
+                 : got == 1 && word.has_protocol == protocol_words[i].given &&
+                       (!word.has_protocol || word.protocol == protocol_words[i].protocol),
+           "-l %s: %s", protocol_words[i].text, wrong ? word.wrong : "taken");
+    }
+}
 
 static void words_are_taken_apart(void)
 {
@@ -100,6 +150,7 @@ static void replies_are_split(void)
 int main(void)
 {
     words_are_taken_apart();
+    words_choose_a_protocol();
     lists_are_walked();
     sockets_have_names();
     replies_are_split();

@@ -38,6 +38,38 @@ static void parse(struct outcome *outcome, const char *line)
     fclose(output);
 }
 
+/* memcached's unit has changed. */
+static void chunks_have_two_units(void)
+{
+    static const struct {
+        const char *line;
+        uint64_t bytes;
+        const char *told; /* NULL: nothing */
+    } cases[] = {
+        {"-m 64", 512 << 10, NULL},
+        {"-o slab_chunk_max=512", 512 << 10,
+         "=512 was taken for kilobytes, as from memcached 1.6.24"},
+        {"-o slab_chunk_max=1", 1 << 10, "=1 was taken for kilobytes"},
+        {"-o slab_chunk_max=1024", 1 << 20, "=1024 was taken for kilobytes"},
+        {"-o slab_chunk_max=2048", 2048, "=2048 was taken for bytes, as until memcached 1.6.23"},
+        {"-o slab_chunk_max=524288", 512 << 10, "=524288 was taken for bytes"},
+        {"-o slab_chunk_max=512,no_chunked_items", 1 << 20, NULL},
+        {"-o slab_chunk_max=512,no_modern", 1 << 20, NULL},
+    };
+    struct outcome o;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *told = cases[i].told;
+
+        parse(&o, cases[i].line);
+        ok(o.status == OPTIONS_RUN && o.options.chunk_max == cases[i].bytes &&
+               (told ? strstr(o.output, told) && strchr(o.output, '\n')[1] == '\0' : !o.output[0]),
+           "%s: %llu bytes, and %s", cases[i].line, (unsigned long long)cases[i].bytes,
+           told ? "a line says so" : "no line");
+        options_fini(&o.options);
+    }
+}
+
 static void table_is_consistent(void)
 {
     bool unique = true, fits = true;
@@ -124,6 +156,11 @@ static void values_are_stored(void)
     ok(strcmp(o.options.listen, "a,a,bc,b,c;a") == 0, "a repeated -l names an address once: %s",
        o.options.listen);
     options_fini(&o.options);
+    parse(&o, "--napi-ids=1 --napi_ids=1 --napi-ids 1 -N 1 -o read_buf_mem_limit=5000");
+    ok(o.status == OPTIONS_RUN && !o.output[0], "--napi-ids has two forms, as 1.6 has it: %s",
+       o.output);
+    ok(o.options.read_buf_limit == 5000ull << 20, "read_buf_mem_limit is in megabytes");
+    options_fini(&o.options);
     parse(&o, "-o no_lru_maintainer");
     ok(!o.options.lru_segmented, "without the maintainer the LRU has no segments");
     options_fini(&o.options);
@@ -173,7 +210,12 @@ static const struct refusal refusals[] = {
     {"-o hashpower=x", 1, "Initial hashtable multiplier of 0 is too low"},
     {"-o hashpower=-1", 1, "Initial hashtable multiplier of -1 is too low"},
     {"-o hashpower=33", 1, "Initial hashtable multiplier of 33 is too high"},
-    {"-o slab_chunk_max=16", 64, "cannot be less than 64"},
+    {"-o slab_chunk_max=300", 64, "must be evenly divisible by slab_chunk_max (bytes: 307200)"},
+    {"-o slab_chunk_max=1025", 64, "must be evenly divisible by slab_chunk_max (bytes: 1025)"},
+    {"-o read_buf_mem_limit", 1, "Missing read_buf_mem_limit argument"},
+    {"-o read_buf_mem_limit=x", 1, "could not parse argument to read_buf_mem_limit"},
+    {"-o read_buf_mem_limit=-1", 1, "could not parse argument to read_buf_mem_limit"},
+    {"-o read_buf_mem_limit=5m", 1, "could not parse argument to read_buf_mem_limit"},
     {"-o slab_chunk_max=16x", 1, "could not parse argument to slab_chunk_max"},
     {"-o slab_chunk_max=2097152", 64, "cannot be larger than -I"},
     {"-o slab_sizes=", 64, "needs at least one size"},
@@ -444,6 +486,7 @@ static void tcp_is_answered_if_asked(void)
 int main(void)
 {
     table_is_consistent();
+    chunks_have_two_units();
     defaults_are_memcacheds();
     values_are_stored();
     wrong_values_are_refused();

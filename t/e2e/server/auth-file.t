@@ -161,6 +161,21 @@ def no_other_protocol():
 
 
 @tap.case
+def no_listener_of_another_protocol():
+    for word in "proto[negotiating]", "proto[binary]":
+        status, _, error = server.run("-Y", users, "-l", "%s:127.0.0.1:%d" %
+                                      (word, server.free_port()))
+        tap.is_(status, 71, "a listener with %s is refused" % word)
+        tap.like(error, r"^With authentication every listener .*proto\[ascii\] with -Y.*\n$",
+                 "one line says what to do")
+    port = server.free_port()
+    with server.Server("-Y", users, "-u", server.USER, "-l", "proto[ascii]:127.0.0.1:%d" % port,
+                       plain=True, port=port) as other:
+        tap.is_(other.stream().ask(b"get k\r\n"), UNKNOWN, "one with proto[ascii] asks for a login")
+        tap.ok(is_in(b"user pass", other), "and takes it")
+
+
+@tap.case
 def endless_input():
     """Before authentication a client gets only little memory."""
     for name, data in (("of one word", b"x" * 1100), ("of blanks", b" " * 1100),

@@ -227,6 +227,36 @@ def many_connections():
 
 
 @tap.case
+def read_buf_mem_limit():
+    """Half lines of 30,000 bytes, of 60 clients: 34 of them take a megabyte."""
+    half = b"get " + b"k" * 240 + b" "
+    half += b"x " * ((30000 - len(half)) // 2)
+    for threads, limit in ((1, 0), (1, 1), (2, 1)):
+        with server.Server("-o", "read_buf_mem_limit=%d" % limit, threads=threads,
+                           udp=False) as other:
+            control = other.stream()
+            clients = [other.stream() for _ in range(60)]
+            for c in clients:
+                c.ask(b"version\r\n")
+            for c in clients:
+                c.send(half)
+            most = 60 if limit == 0 else 34
+            tap.ok(server.wait_for(lambda: int(control.stats()["curr_connections"]) <= 1 + most),
+                   "read_buf_mem_limit=%d, %d threads: the others are disconnected" %
+                   (limit, threads))
+            kept = int(control.stats()["curr_connections"]) - 1
+            tap.ok(most - 2 <= kept <= most, "%d clients keep half a line" % kept)
+            # The threads have read all that was sent before.
+            tap.is_(sum(c.to_end(b"\r\nquit\r\n") == b"END\r\n" for c in clients), kept,
+                    "those get their answer when it ends")
+            tap.is_(other.stream().ask(b"get k\r\n"), b"END\r\n",
+                    "then another client may send whole lines")
+            c = other.stream()
+            c.send(half)
+            tap.is_(c.to_end(b"\r\nquit\r\n"), b"END\r\n", "and half of one")
+
+
+@tap.case
 def tcp_details():
     with server.Server() as memcached:
         c = memcached.stream()

@@ -281,7 +281,7 @@ def old_large_values_leave_memory():
             return (server.wait_for(lambda: not s.in_memory()), s.count("extstore_objects_used"),
                     all(c.get(key(i)) == value(key(i), size=557 << 10) for i in range(40)))
 
-    extras = (), ("-o", "slab_chunk_max=16384"), ("-o", "slab_chunk_max=1024")
+    extras = (), ("-o", "slab_chunk_max=16384"), ("-o", "slab_chunk_max=2048")
     for extra, (left, used, good) in zip(extras, tap.at_once(leave, extras)):
         tap.ok(left, "values of 557 KB leave memory, %s" % " ".join(extra))
         tap.is_(used, 40, "all of them are on flash")

@@ -49,7 +49,7 @@ def the_limit_can_be_raised():
 
 @tap.case
 def chunks_may_be_small():
-    for largest, limit in ((1024, 1 << 20), (1024, 32 << 20), (16384, 1 << 20), (16384, 100 << 20)):
+    for largest, limit in ((2048, 1 << 20), (2048, 32 << 20), (16384, 1 << 20), (16384, 100 << 20)):
         with server.Server("-m", "300", "-I", limit, "-o",
                            "slab_chunk_max=%d" % largest) as memcached:
             c = memcached.stream()
@@ -62,7 +62,7 @@ def chunks_may_be_small():
 
 @tap.case
 def the_limit_can_be_lowered():
-    with server.Server("-I", "1k", "-o", "slab_chunk_max=1024") as memcached:
+    with server.Server("-I", "1k", "-o", "slab_chunk_max=1") as memcached:
         c = memcached.stream()
         tap.is_(c.set(b"v", b"x" * 500), b"STORED\r\n", "-I 1k: 500 bytes are stored")
         tap.is_(c.set(b"v", b"x" * 1024), TOO_LARGE, "1024 bytes are too large")

@@ -7,6 +7,7 @@ differences are in DIFFERENT, with how and why; those common to a kind of option
 t/differences.md."""
 import os
 import re
+import socket
 import subprocess
 
 import child
@@ -60,7 +61,8 @@ SAME = """
 -o slab_chunk_max=2097152|-o slab_chunk_max=300000|-o slab_chunk_max=64 -I 2m|-o track_sizes
 -o no_track_sizes|-o track_sizes=1|-o inline_ascii_resp|-o no_inline_ascii_resp
 -o no_chunked_items|-o chunked_items|-o no_drop_privileges|-o no_hashpower|-o no_idle_timeout=5
--o read_buf_mem_limit=5|-o meta_response_old|-o no_lru_crawler,no_lru_maintainer|-o hot_lru_pct=20,
+-o read_buf_mem_limit=5|-o read_buf_mem_limit|-o read_buf_mem_limit=x|-o read_buf_mem_limit=-1
+--napi-ids|--napi-ids=1|-o meta_response_old|-o no_lru_crawler,no_lru_maintainer|-o hot_lru_pct=20,
 -o ,hot_lru_pct=20|-o hot_lru_pct=20 -o nonsense|-u no-such-user-x|stray operands|-p 0 -- -p x
 """
 SASL = "-S -B ascii"
@@ -78,6 +80,11 @@ STRICT = {
     "-a 1777": (64, "Invalid access mask"),
     "-l 127.0.0.1:99999": (71, "Invalid address or port"),
     "-l 127.0.0.1:0": (71, "Invalid address or port"),
+    "-l tag[]:[::1]": (71, "The tag in -l must have 1 to 8 characters"),
+    "-l tag[123456789]:[::1]": (71, "The tag in -l must have 1 to 8 characters"),
+    "-l proto[proxy]:[::1]": (71, r"The protocol in -l must be proto\[ascii\]:"),
+    "-l proto[]:[::1]": (71, r"The protocol in -l must be proto\[ascii\]:"),  # it serves ascii
+    "-l proto[ascii]:": (71, "Invalid address or port"),
     "-l [::1]x": (71, "Invalid address or port"),
     "-l [::1": (71, "Invalid address or port"),
     "-m -1": (64, "Invalid memory limit"),
@@ -108,7 +115,6 @@ STRICT = {
     "-o slab_chunk_max=x": (1, "could not parse argument to slab_chunk_max"),
     "-o slab_chunk_max=0": (1, "could not parse argument to slab_chunk_max"),
     "-o slab_chunk_max=-1": (1, "could not parse argument to slab_chunk_max"),
-    "-o slab_chunk_max=16": (64, r"slab_chunk_max \(bytes: 16\) cannot be less than 64"),
     "-c 3": (1, "Maxconns setting is too low"),  # it has no descriptors
 }
 
@@ -212,8 +218,8 @@ def more_than_the_peer():
 
 @tap.case
 def options_without_effect_are_warned_of():
-    for option, feature in (("sock_cookie_id=5", "port"), ("ext_max_sleep=1000", "ext_path"),
-                            ("ssl_kernel_tls", "enable-ssl")):
+    for option, feature in (("sock_cookie_id=5", "port"), ("resp_obj_mem_limit=5", "port"),
+                            ("ext_max_sleep=1000", "ext_path"), ("ssl_kernel_tls", "enable-ssl")):
         if feature in HELP:
             status, error = ours("-o " + option)
             tap.is_((status, error), (RUNS, option.partition("=")[0] +
@@ -232,6 +238,78 @@ def settings(program, line):
         del os.environ["MEMCACHED"]
 
 
+def running(program, *words, **options):
+    """A server of that program."""
+    os.environ["MEMCACHED"] = program
+    try:
+        return server.Server(*words, **options)
+    finally:
+        del os.environ["MEMCACHED"]
+
+
+def clients(rows):
+    """How many of the rows of stats conns are connections."""
+    return (sum(key.endswith(":state") and value != "conn_listening" for key, value in rows.items())
+            - sum(key.endswith(":UDP") for key in rows))
+
+
+def sockets(program, *words, **options):
+    """(curr_connections, sockets that stats conns shows), with one client."""
+    memcached = running(program, *words, **options)
+    c = memcached.stream()
+    # The connection by which it was found to have started may not be gone yet.
+    server.wait_for(lambda: clients(c.stats("conns")) == 1)
+    counted = c.stats()["curr_connections"]
+    listed = sum(key.endswith(":addr") for key in c.stats("conns"))
+    memcached.kill()
+    return int(counted), listed
+
+
+@tap.case
+def sockets_count_the_same():
+    port = server.free_port()
+    two = "127.0.0.1,127.0.0.1:%d" % port
+    for options in ({}, {"udp": False}, {"threads": 1}, {"udp": False, "listen": "*"},
+                    {"udp": False, "listen": two}, {"threads": 1, "listen": two},
+                    {"unix": os.path.join(server.scratch(), "sock")}):
+        mine, its = sockets(server.program(), **options), sockets(differential.PEER, **options)
+        tap.is_(mine, its, "curr_connections and stats conns with %s" % options)
+        tap.is_(mine[0], mine[1] - 1, "one socket is not counted")
+
+
+TEXT, BINARY = b"version\r\n" * 4, server.BINARY_NOOP
+
+
+def first_bytes(program, prefix, *options):
+    """The first byte of a listener's answers to text and to a binary request; b"": it closes."""
+    port, other, found = server.free_port(), server.free_port(), []
+    memcached = running(program, "-u", server.USER, "-l", "127.0.0.1:%d,%s127.0.0.1:%d" %
+                        (port, prefix, other), *options, plain=True, port=port)
+    for request in TEXT, BINARY:
+        with socket.create_connection(("127.0.0.1", other), 20) as client:
+            client.sendall(request)
+            try:
+                found.append(client.recv(1))
+            except ConnectionResetError:
+                found.append(b"")
+    memcached.kill()
+    return found
+
+
+@tap.case
+def listeners_have_protocols():
+    for prefix, want in (("", [b"V", b"\x81"]), ("tag[a-b_5678]:", [b"V", b"\x81"]),
+                         ("proto[negotiating]:", [b"V", b"\x81"]),
+                         ("proto[ascii]:", [b"V", b"E"]), ("proto[binary]:", [b"", b"\x81"]),
+                         ("proto[ascii]:tag[a]:", [b"V", b"E"])):
+        mine, its = (first_bytes(program, prefix) for program in
+                     (server.program(), differential.PEER))
+        tap.is_((mine, its), (want, want), "-l %s: text and binary, here and there" % prefix)
+    mine, its = (first_bytes(program, "proto[negotiating]:", "-B", "ascii") for program in
+                 (server.program(), differential.PEER))
+    tap.is_((mine, its), ([b"V", b"\x81"],) * 2, "a listener's protocol comes before -B")
+
+
 CHANGES = """
 -o no_modern|-o no_lru_maintainer|-o no_lru_crawler|-o temporary_ttl=20|-o hashpower=20
 -o slab_sizes=100-200-300|-o slab_automove=2|-o no_slab_automove|-o no_slab_reassign|-o track_sizes
@@ -239,6 +317,7 @@ CHANGES = """
 -o hot_lru_pct=10,warm_lru_pct=60,hot_max_factor=0.5,warm_max_factor=3.5|-o watcher_logbuf_size=100
 -o idle_timeout=99|-o slab_chunk_max=16384|-o no_chunked_items|-o slab_automove_window=44
 -o slab_automove_ratio=0.4|-o no_maxconns_fast|-I 2m|-I 512k|-I 1536k|-m 2000 -I 100m|-D /|-B ascii
+-o read_buf_mem_limit=3
 -M|-C|-F|-A|-X|-v|-vv|-L|-a 770|-t 3|-R 7|-b 9|-n 64|-f 1.08|-c 100|-m 100
 """
 # Ports, names, and values that have other names for the same.

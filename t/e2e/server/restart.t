@@ -76,10 +76,10 @@ def items_are_kept_by_a_graceful_stop():
 def large_items_in_small_chunks_are_kept():
     path = memory_file()
     for round_ in ("first", "second"):
-        with started(path, "-o", "slab_chunk_max=1024") as memcached:
+        with started(path, "-o", "slab_chunk_max=2048") as memcached:
             if round_ == "first":
                 fill(memcached.stream())
-            check(memcached.stream(), "slab_chunk_max=1024, the %s server" % round_)
+            check(memcached.stream(), "slab_chunk_max=2048, the %s server" % round_)
             stopped(memcached)
 
 

@@ -136,12 +136,15 @@ def other_geometries():
             c.set(b"large", b"v" * 300000)
             numbers = {int(k.split(":")[0]) for k in c.stats("slabs") if k.endswith("chunk_size")}
             tap.ok(max(numbers) <= most, "there are no more classes than expected")
-    with server.Server("-o", "slab_chunk_max=16384") as memcached:
-        c = memcached.stream()
-        c.set(b"k", b"v" * 100000)
-        sizes = [int(v) for k, v in c.stats("slabs").items() if k.endswith("chunk_size")]
-        tap.is_(max(sizes), 16384, "slab_chunk_max is in bytes")
-        tap.ok(c.get(b"k") == b"v" * 100000, "larger values are chains of chunks")
+    for given in 16384, 16:
+        with server.Server("-o", "slab_chunk_max=%d" % given) as memcached:
+            c = memcached.stream()
+            c.set(b"k", b"v" * 100000)
+            sizes = [int(v) for k, v in c.stats("slabs").items() if k.endswith("chunk_size")]
+            tap.is_(max(sizes), 16384, "slab_chunk_max=%d is read as bytes or kilobytes" % given)
+            tap.ok("slab_chunk_max=%d was taken for " % given in memcached.log(),
+                   "a line says as which")
+            tap.ok(c.get(b"k") == b"v" * 100000, "larger values are chains of chunks")
 
 
 @tap.case
