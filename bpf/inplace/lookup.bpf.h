@@ -6,6 +6,10 @@
  * behind the reply, or finds that the key is not there, or returns the reason to leave the request
  * to the server. Copies count only when the bucket's sequence counter was even before and is the
  * same after.
+ *
+ * An item is marked as read when its reply leaves, once: until then the request may still be passed
+ * to the server, or to TC, which looks the key up again and counts the read itself. A lookup notes
+ * which slots lack a mark; mostly none does.
  */
 #ifndef MC_LOOKUP_BPF_H
 #define MC_LOOKUP_BPF_H
@@ -323,6 +327,85 @@ __attribute__((noinline)) int item_compare(struct scratch *scratch, u32 ref)
     return scratch ? item_match(scratch, ref, &place) : FOUND_RETRY;
 }
 
+/* --- the marks that the LRU reads ---------------------------------------------------------------
+ */
+
+/* Both marks of a slot, as they lie in the bucket; the low one is that of a first read. */
+static __always_inline u16 marks_of(u64 slot)
+{
+    return 0x101 << (slot & 7);
+}
+
+static __always_inline u16 bucket_marks(const struct mc_bucket *bucket)
+{
+    return READ_ONCE(*(const u16 *)&bucket->accessed);
+}
+
+/* Marks a slot as read; a hot item has both marks, so that its bucket's cache line stays clean. */
+static __always_inline void bucket_mark(struct mc_bucket *bucket, u64 slot)
+{
+    u16 marks = bucket_marks(bucket), both = marks_of(slot);
+
+    if ((marks & both) != both)
+        WRITE_ONCE(*(u16 *)&bucket->accessed, marks | (marks & both ? both : (u16)(both & 0xff)));
+}
+
+/* Overflow buckets have numbers behind those of all others. */
+enum { OVERFLOW_FIRST = MC_OVERFLOW_TABLE * MC_TABLE_BUCKETS };
+
+/* No slot: one of a bucket is its number * MC_SLOTS and its own. */
+#define UNMARKED_NONE (~0ull)
+
+/* The item that was found lies in this slot of a bucket with this number. */
+static __always_inline void slot_found(struct scratch *scratch, const struct mc_bucket *bucket,
+                                       u64 number, u64 slot)
+{
+    u16 both = marks_of(slot);
+
+    scratch->unmarked =
+        (bucket_marks(bucket) & both) == both ? UNMARKED_NONE : number * MC_SLOTS + (slot & 7);
+}
+
+/* The item found last is in the reply. */
+static __always_inline void slot_replied(struct scratch *scratch)
+{
+    u64 n = scratch->nmarks;
+
+    if (likely(scratch->unmarked == UNMARKED_NONE))
+        return;
+    BOUND(n, MARKS_MAX - 1);
+    scratch->marks[n] = scratch->unmarked;
+    scratch->nmarks = n + 1;
+}
+
+__attribute__((noinline)) int marks_set(struct scratch *scratch)
+{
+    struct mc_bucket *bucket;
+    u32 n, i;
+
+    if (!scratch)
+        return 0;
+    n = scratch->nmarks;
+    for (i = 0; i < MARKS_MAX; i++) {
+        if (i >= n)
+            break;
+        bucket = bucket_main(scratch->marks[i] / MC_SLOTS);
+        if (bucket)
+            bucket_mark(bucket, scratch->marks[i] % MC_SLOTS);
+    }
+    return 0;
+}
+
+/* The reply has left: its items were read. */
+static __always_inline void reply_read(struct scratch *scratch)
+{
+    if (unlikely(scratch->nmarks))
+        marks_set(scratch);
+}
+
+/* --- the search --------------------------------------------------------------------------------
+ */
+
 /* Looks for the key in one bucket; *slot: where it is. */
 static __always_inline int bucket_search(struct scratch *scratch, const struct mc_bucket *bucket,
                                          u64 *slot)
@@ -340,15 +423,6 @@ static __always_inline int bucket_search(struct scratch *scratch, const struct m
     return FOUND_OTHER;
 }
 
-/* The kernel's mark on a bucket, which the LRU reads; set once, so that a hot line stays clean. */
-static __always_inline void bucket_mark(struct mc_bucket *bucket, u64 slot)
-{
-    u8 mark = 1 << (slot & 7);
-
-    if (!(bucket->accessed & mark))
-        bucket->accessed |= mark;
-}
-
 /*
  * Whether the epochs of a chain's items mean what they say. After they were compared: an epoch that
  * was read later is no smaller.
@@ -358,8 +432,11 @@ static __always_inline int bucket_is_behind(const struct mc_bucket *head)
     return mc_is_behind(READ_ONCE(control.epoch), READ_ONCE(head->swept));
 }
 
-/* The bucket that holds the hash, once a split has been followed; *seq is its even counter. */
-static __always_inline struct mc_bucket *bucket_find(u64 hash, u32 *seq)
+/*
+ * The bucket that holds the hash, once a split has been followed; *seq is its even counter, *number
+ * its own.
+ */
+static __always_inline struct mc_bucket *bucket_find(u64 hash, u32 *seq, u32 *number)
 {
     u32 nbuckets = READ_ONCE(control.nbuckets);
     u32 index = mc_bucket_of(hash, nbuckets), next;
@@ -371,6 +448,7 @@ static __always_inline struct mc_bucket *bucket_find(u64 hash, u32 *seq)
         if (!bucket)
             return NULL;
         *seq = READ_ONCE(bucket->seq);
+        *number = index;
         read_barrier();
         next = (u32)hash & READ_ONCE(bucket->mask);
         if (*seq & 1)
@@ -390,27 +468,28 @@ static __always_inline struct mc_bucket *bucket_find(u64 hash, u32 *seq)
 __attribute__((noinline)) int chain_search(struct scratch *scratch)
 {
     struct mc_bucket *bucket;
+    u32 next, seq, number;
     u64 slot = 0, i;
-    u32 next, seq;
     int found;
 
     if (!scratch)
         return FOUND_RETRY;
-    bucket = bucket_find(scratch->hash, &seq);
+    bucket = bucket_find(scratch->hash, &seq, &number);
     if (!bucket)
         return FOUND_RETRY;
     for (i = 0; i < BUCKETS_MAX; i++) {
         found = bucket_search(scratch, bucket, &slot);
         if (found == FOUND_HIT) {
             scratch->ref = bucket_ref(bucket, slot);
-            bucket_mark(bucket, slot);
+            slot_found(scratch, bucket, number, slot);
         }
         if (found != FOUND_OTHER)
             return found;
         next = READ_ONCE(bucket->next);
         if (!next)
             return FOUND_MISS;
-        bucket = bucket_overflow(next);
+        number = OVERFLOW_FIRST + next;
+        bucket = bucket_main(number);
         if (!bucket)
             return FOUND_RETRY;
     }
@@ -418,11 +497,11 @@ __attribute__((noinline)) int chain_search(struct scratch *scratch)
 }
 
 /*
- * Looks for the key in a chain that begins with `head`: as chain_search, and where the item is.
- * Mostly it is in the first slot that has its tag, or nowhere.
+ * Looks for the key in a chain that begins with `head`, whose number is given: as chain_search, and
+ * where the item is. Mostly it is in the first slot that has its tag, or nowhere.
  */
-static __always_inline int item_find(struct scratch *scratch, struct mc_bucket *head,
-                                     struct item_place *place)
+static __always_inline int item_find(struct scratch *scratch, const struct mc_bucket *head,
+                                     u32 number, struct item_place *place)
 {
     u64 matches = bucket_matches(head, scratch->hash), slot;
     int found;
@@ -433,7 +512,7 @@ static __always_inline int item_find(struct scratch *scratch, struct mc_bucket *
         slot = bytes_below(matches);
         found = item_match(scratch, bucket_ref(head, slot), place);
         if (likely(found == FOUND_HIT)) {
-            bucket_mark(head, slot);
+            slot_found(scratch, head, number, slot);
             return FOUND_HIT;
         }
     }
@@ -451,12 +530,13 @@ static __always_inline int key_find(struct scratch *scratch, item_use *use)
 {
     struct item_place place;
     struct mc_bucket *head;
+    u32 number;
     int found;
 
-    head = bucket_find(scratch->hash, &scratch->seq);
+    head = bucket_find(scratch->hash, &scratch->seq, &number);
     if (!head)
         return FOUND_RETRY;
-    found = item_find(scratch, head, &place);
+    found = item_find(scratch, head, number, &place);
     if (found == FOUND_HIT)
         found = use(scratch, &place);
     read_barrier();
@@ -464,6 +544,8 @@ static __always_inline int key_find(struct scratch *scratch, item_use *use)
         found = MC_COUNT_PASS_EXPIRED;
     if (READ_ONCE(head->seq) != scratch->seq)
         return FOUND_RETRY;
+    if (found == FOUND_HIT)
+        slot_replied(scratch);
     return found;
 }
 

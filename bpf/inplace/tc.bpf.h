@@ -61,7 +61,10 @@ static __always_inline int tc_packet(struct __sk_buff *skb)
     rc = packet_answer(packet_mac(skb), scratch, rc);
     if (rc != STEP_END)
         return tc_pass(scratch, rc);
-    return tc_reply(skb, hidden, scratch->checksum_left);
+    rc = tc_reply(skb, hidden, scratch->checksum_left);
+    if (rc == TC_ACT_REDIRECT)
+        reply_read(scratch);
+    return rc;
 }
 
 SEC("tc")

@@ -60,6 +60,7 @@ static __always_inline int xdp_reply(struct xdp_md *ctx, struct scratch *scratch
     scratch->counts.count[MC_COUNT_ANSWERED_XDP]++;
     count_payload(scratch, (u64)scratch->nreply - REPLY_TEXT);
     count_hits(scratch);
+    reply_read(scratch);
     return XDP_TX;
 }
 

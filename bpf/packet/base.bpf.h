@@ -101,6 +101,7 @@ enum {
     KEY_WORDS = MC_HASH_WORDS,
     KEYS_MAX = 736,               /* all that fit a request of REQUEST_MAX */
     HITS_MAX = TEXT_MAX / 15 + 1, /* in one reply: "VALUE k 0 0\r\n\r\n" */
+    MARKS_MAX = 128,              /* a power of two above it */
     KEYS_RETRIED = 32,            /* repeated lookups in one request */
     REQUEST_MAX = 1472,           /* of keys; what an Ethernet frame can carry */
     REQUEST_ROOM = 2048,          /* a power of two above it: offsets are masked */

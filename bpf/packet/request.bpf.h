@@ -230,6 +230,7 @@ static __always_inline void answer_begin(struct scratch *scratch)
     scratch->at = 0;
     scratch->nkeys = 0;
     scratch->nhits = 0;
+    scratch->nmarks = 0;
     scratch->ntries = 0;
     scratch->needs = 0;
     scratch->wire_sum = 0;

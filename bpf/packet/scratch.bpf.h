@@ -79,10 +79,11 @@ struct scratch {
     u64 key[KEY_WORDS + 1]; /* the last word padded with zeros */
     u64 nkey;
     u64 hash;
-    u64 key_sum; /* for checksums, of a get's only key */
-    u32 seq;     /* of its bucket, before it was read */
-    u32 index;   /* of that */
-    u32 ref;     /* of its item, if chain_search found it */
+    u64 key_sum;  /* for checksums, of a get's only key */
+    u32 seq;      /* of its bucket, before it was read */
+    u32 index;    /* of that */
+    u32 ref;      /* of its item, if chain_search found it */
+    u64 unmarked; /* the slot of that, if it lacks a mark (inplace/lookup.bpf.h) */
 
     /* --- the item that was copied last --- */
     u32 nwire;    /* bytes of it */
@@ -96,7 +97,9 @@ struct scratch {
     /* --- the reply: its text from REPLY_TEXT on, and at last its headers before that --- */
     u8 classes[HITS_MAX]; /* of the items in it */
     u32 nhits;
-    u32 nreply; /* where it ends */
+    u32 nmarks;           /* slots of those that lack a mark (inplace/lookup.bpf.h) */
+    u32 marks[MARKS_MAX]; /* and which */
+    u32 nreply;           /* where it ends */
     char reply[2048 + 128] __attribute__((aligned(8)));
 
     /* --- verbs other than get (inplace/verbs.bpf.h) --- */

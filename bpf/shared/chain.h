@@ -187,7 +187,7 @@ _Static_assert(sizeof(struct chain_bucket) == 128, "two cache lines");
 _Static_assert(offsetof(struct chain_bucket, wire) == 64, "what is looked at first is one");
 _Static_assert(offsetof(struct chain_bucket, server) == 48, "");
 _Static_assert(sizeof(struct chain_ask) == 56, "");
-_Static_assert((int)CHAIN_COUNTS <= 32, "");
+_Static_assert((int)CHAIN_COUNTS <= 32, "the programs mask a counter's place");
 #endif
 
 #endif

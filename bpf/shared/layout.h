@@ -126,9 +126,10 @@ enum { MC_ITEM_HEADER = 36 };
  *  8  tags   [k]  one byte for each slot, 0: empty (mc_hash_tag)
  * 16  refs   [k]
  * 48  next   [k]  number of the overflow bucket that follows, 0: none
- * 52  accessed    the kernel's marks, one bit a slot: it served that item.
- *                 Written by both sides without order; a mark may be lost or
- *                 land on a slot's next tenant, and nothing worse.
+ * 52  accessed    the kernel's marks, one bit a slot: it served that item,
+ * 53  again       and served it once more. Both are written by both sides without
+ *                 order; a mark may be lost or land on a slot's next tenant, and
+ *                 nothing worse.
  * 56  swept  [k]  the epoch in which it was last rid of all that was flushed, of the head of a
  *                 chain: its items are of this one or of the MC_EPOCHS - 1 that followed
  */
@@ -139,7 +140,8 @@ struct mc_bucket {
     __u32 refs[MC_SLOTS];
     __u32 next;
     __u8 accessed;
-    __u8 unused[3];
+    __u8 again;
+    __u8 unused[2];
     __u32 swept;
     __u32 unused2;
 };
@@ -233,6 +235,7 @@ _Static_assert(sizeof(struct mc_bucket) == 64, "a bucket is a cache line");
 _Static_assert(offsetof(struct mc_bucket, tags) == 8, "");
 _Static_assert(offsetof(struct mc_bucket, next) == 48, "");
 _Static_assert(offsetof(struct mc_bucket, accessed) == 52, "");
+_Static_assert(offsetof(struct mc_bucket, again) == 53, "the kernel reads both as one word");
 _Static_assert(offsetof(struct mc_bucket, swept) == 56, "");
 _Static_assert(offsetof(struct mc_item, cas) == 8, "");
 _Static_assert(offsetof(struct mc_item, flags) == 30, "");
@@ -393,6 +396,7 @@ struct mc_counts {
     __u64 count[32];
     __u64 class_hits[MC_CLASSES];
 };
+_Static_assert((int)MC_COUNTS <= 32, "the programs mask a counter's place");
 
 /*
  * Sources of requests over UDP that neither the kernel programs nor the server answer. A forged

@@ -215,6 +215,7 @@ enum mc_tcp_count {
 struct mc_tcp_counts {
     __u64 count[32];
 };
+_Static_assert((int)MC_TCP_COUNTS <= 32, "the programs mask a counter's place");
 
 enum {
     MC_TCP_CONNECTIONS_MAX = 1 << 17, /* that are followed; an entry is allocated when it is used */

@@ -316,6 +316,7 @@ static __always_inline void tcp_count_answer(struct scratch *scratch, struct mc_
     }
     slot->answered++;
     count_hits(scratch);
+    reply_read(scratch);
 }
 
 #endif

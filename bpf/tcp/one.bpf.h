@@ -78,8 +78,8 @@ __attribute__((noinline)) int one_sum(const struct kept *kept, u32 nwire)
 }
 
 static __always_inline int one_hit(struct scratch *scratch, struct segment_scratch *tcp,
-                                   const struct mc_tcp_conn *conn, struct mc_bucket *bucket,
-                                   u32 seq, u64 slot)
+                                   const struct mc_tcp_conn *conn, const struct mc_bucket *bucket,
+                                   u32 index, u32 seq, u64 slot)
 {
     const char *item = one_item(scratch, bucket_ref(bucket, slot)), *wire;
     u64 meta, nwire, at, sum;
@@ -110,7 +110,8 @@ static __always_inline int one_hit(struct scratch *scratch, struct segment_scrat
         kept_free(tcp->kept, tcp->owner);
         return ONE_NOT;
     }
-    bucket_mark(bucket, slot);
+    slot_found(scratch, bucket, index, slot);
+    slot_replied(scratch);
     scratch->nwire = nwire;
     scratch->wire_sum = sum;
     scratch->classes[0] = META_CLSID(meta) % MC_CLASSES;
@@ -154,8 +155,8 @@ static __always_inline int one_key(struct xdp_md *ctx, struct scratch *scratch,
 static __always_inline int one_lookup(struct xdp_md *ctx, struct scratch *scratch,
                                       struct segment_scratch *tcp, const struct mc_tcp_conn *conn)
 {
+    const struct mc_bucket *bucket;
     u32 nbuckets, index, seq;
-    struct mc_bucket *bucket;
     u64 matches;
     int rc;
 
@@ -165,6 +166,7 @@ static __always_inline int one_lookup(struct xdp_md *ctx, struct scratch *scratc
                              : one_key(ctx, scratch, OFFSETS(0, 0));
     if (unlikely(rc))
         return rc;
+    scratch->nmarks = 0;
     nbuckets = READ_ONCE(control.nbuckets);
     index = mc_bucket_of(scratch->hash, nbuckets);
     bucket = bucket_main(index);
@@ -176,7 +178,7 @@ static __always_inline int one_lookup(struct xdp_md *ctx, struct scratch *scratc
         return ONE_NOT;
     matches = bucket_matches(bucket, scratch->hash);
     if (matches)
-        return one_hit(scratch, tcp, conn, bucket, seq, bytes_below(matches));
+        return one_hit(scratch, tcp, conn, bucket, index, seq, bytes_below(matches));
     return one_miss(scratch, tcp, conn, bucket, seq);
 }
 

@@ -130,15 +130,6 @@ static void begin_walk(struct walk *walk, uint64_t classes)
     walk->covered = 0;
 }
 
-/* One mark may stand for many reads by the kernel. */
-static void fold_accessed(struct mc_item *item, const struct table_spot *spot, rel_time now)
-{
-    if (table_take_accessed(spot)) {
-        item_set_flags(item, MC_ITEM_FETCHED | MC_ITEM_ACTIVE);
-        item_set_time(item, now);
-    }
-}
-
 /* What a round hands to its visits. */
 struct round {
     struct store *store;
@@ -189,7 +180,7 @@ static bool visit_free(void *context, struct mc_item *item, const struct table_s
         forecast_count(&free->found[clsid], item->exptime, round->now);
         return false;
     }
-    fold_accessed(item, spot, round->now);
+    verb_take_reads(item, spot, round->now);
     free->found[clsid].dead++;
     store->crawler.counts[clsid].reclaimed++;
     store->crawler.counts[clsid].unfetched += !(item->flags & MC_ITEM_FETCHED);
@@ -331,7 +322,7 @@ static bool visit_show(void *context, struct mc_item *item, const struct table_s
         show->overrun = true;
         return false;
     }
-    fold_accessed(item, spot, round->now);
+    verb_take_reads(item, spot, round->now);
     *record = (struct store_shown){
         .key = {NULL, item->nkey},
         .binary_key = item_has_binary_key(item),

@@ -78,6 +78,17 @@ static inline void item_set_flags(struct mc_item *item, unsigned int flags)
     __atomic_store_n(&item->flags, (__u16)(item->flags | flags), __ATOMIC_RELEASE);
 }
 
+/* The item was read so many times, not 0: from the second read on the LRU keeps it. */
+static inline void item_mark_reads(struct mc_item *item, unsigned int reads)
+{
+    unsigned int flags = MC_ITEM_FETCHED;
+
+    if (reads > 1 || item->flags & MC_ITEM_FETCHED)
+        flags |= MC_ITEM_ACTIVE;
+    if ((item->flags & flags) != flags)
+        item_set_flags(item, flags);
+}
+
 /* Of a chunk that was just allocated; the mover may be looking at it. */
 static inline void item_new_flags(struct mc_item *item, unsigned int flags)
 {

@@ -49,8 +49,10 @@ static bool vivify(struct store_local *local, struct key *key, struct slice name
 /* What the kernel programs answered was a use, too. */
 static void take_kernel_use(struct mc_item *item, const struct table_spot *spot)
 {
-    if (table_take_accessed(spot))
-        item_set_flags(item, MC_ITEM_FETCHED | MC_ITEM_ACTIVE);
+    unsigned int reads = table_take_reads(spot);
+
+    if (reads)
+        item_mark_reads(item, reads);
 }
 
 static void describe(const struct store_local *local, const struct mc_item *item,

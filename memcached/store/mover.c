@@ -132,7 +132,7 @@ static enum outcome move_owner(struct store *store, const struct owner *owner, u
 
     if (!table_find_ref(&store->table, owner->hash, heap_ref(&store->heap, item), &spot))
         return CHUNK_BUSY;
-    verb_take_accessed(item, &spot, now);
+    verb_take_reads(item, &spot, now);
     if (flush_is_dead_at(item, spot.head, flush_epoch(store), now) ||
         external_is_lost(store, item)) {
         atomic_count(&mover->counts.inline_reclaim);

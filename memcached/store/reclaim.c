@@ -161,7 +161,7 @@ static enum step judge(struct store *store, struct lru *lru, struct mc_item *ite
     assert(linked);
     if (!linked)
         return STEP_NONE;
-    verb_take_accessed(item, &spot, now);
+    verb_take_reads(item, &spot, now);
     /* A stub whose value is lost stays until its memory is needed: its get counts as such. */
     if (flush_is_dead_at(item, spot.head, flush_epoch(store), now) ||
         (aim != AIM_BALANCE && external_is_lost(store, item)))

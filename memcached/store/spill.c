@@ -50,7 +50,7 @@ static bool is_due(struct spill_pass *pass, struct mc_item *item, uint64_t hash)
 
     if (!table_find_ref(&store->table, hash, heap_ref(&store->heap, item), &spot))
         return false;
-    verb_take_accessed(item, &spot, pass->now);
+    verb_take_reads(item, &spot, pass->now);
     if (item->flags & MC_ITEM_ACTIVE ||
         flush_is_dead_at(item, spot.head, flush_epoch(store), pass->now))
         return false;

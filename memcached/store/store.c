@@ -351,12 +351,7 @@ static struct mc_item *replace_by_copy(struct store *store, struct mc_item *item
 
 void verb_hit(struct mc_item *item, rel_time now)
 {
-    unsigned int flags = MC_ITEM_FETCHED;
-
-    if (item->flags & MC_ITEM_FETCHED)
-        flags |= MC_ITEM_ACTIVE;
-    if ((item->flags & flags) != flags)
-        item_set_flags(item, flags);
+    item_mark_reads(item, 1);
     if (item->time != now)
         item_set_time(item, now);
     verb_hold(item);

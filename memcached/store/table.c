@@ -80,19 +80,27 @@ void table_end(struct mc_bucket *head)
     __atomic_store_n(&head->seq, head->seq + 1, __ATOMIC_RELEASE);
 }
 
-static void set_accessed(struct mc_bucket *bucket, unsigned int slot, bool accessed)
+static void set_mark(uint8_t *marks, unsigned int slot, bool set)
 {
     uint8_t bit = (uint8_t)(1u << slot);
 
-    if (accessed)
-        __atomic_fetch_or(&bucket->accessed, bit, __ATOMIC_RELAXED);
-    else if (__atomic_load_n(&bucket->accessed, __ATOMIC_RELAXED) & bit)
-        __atomic_fetch_and(&bucket->accessed, (uint8_t)~bit, __ATOMIC_RELAXED);
+    if (set)
+        __atomic_fetch_or(marks, bit, __ATOMIC_RELAXED);
+    else if (__atomic_load_n(marks, __ATOMIC_RELAXED) & bit)
+        __atomic_fetch_and(marks, (uint8_t)~bit, __ATOMIC_RELAXED);
 }
 
-static bool is_accessed(const struct mc_bucket *bucket, unsigned int slot)
+/* By the kernel, as its marks tell: 0, 1, or 2 for more. */
+static void set_reads(struct mc_bucket *bucket, unsigned int slot, unsigned int reads)
 {
-    return __atomic_load_n(&bucket->accessed, __ATOMIC_RELAXED) >> slot & 1;
+    set_mark(&bucket->accessed, slot, reads > 0);
+    set_mark(&bucket->again, slot, reads > 1);
+}
+
+static unsigned int slot_reads(const struct mc_bucket *bucket, unsigned int slot)
+{
+    return (__atomic_load_n(&bucket->accessed, __ATOMIC_RELAXED) >> slot & 1) +
+           (__atomic_load_n(&bucket->again, __ATOMIC_RELAXED) >> slot & 1);
 }
 
 static uint8_t slot_tag(const struct mc_bucket *bucket, unsigned int slot)
@@ -210,6 +218,7 @@ static uint32_t overflow_alloc(struct table *table)
 
         __atomic_store_n(&bucket->tags, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&bucket->accessed, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&bucket->again, 0, __ATOMIC_RELAXED);
         set_next(bucket, 0);
     }
     return number;
@@ -382,7 +391,7 @@ bool table_insert(struct table *table, uint64_t hash, uint32_t ref)
     }
     table_begin(head);
     set_slot(bucket, first_slot(empty), mc_hash_tag(hash), ref);
-    set_accessed(bucket, first_slot(empty), false);
+    set_reads(bucket, first_slot(empty), 0);
     if (number)
         set_next(last, number);
     table_end(head);
@@ -395,7 +404,7 @@ void table_replace(struct table *table, const struct table_spot *spot, uint32_t 
     (void)table;
     table_begin(spot->head);
     __atomic_store_n(&spot->bucket->refs[spot->slot], ref, __ATOMIC_RELAXED);
-    set_accessed(spot->bucket, spot->slot, false);
+    set_reads(spot->bucket, spot->slot, 0);
     table_end(spot->head);
 }
 
@@ -414,7 +423,7 @@ void table_remove(struct table *table, uint64_t hash, const struct table_spot *s
         /* The chain stays dense: its last item fills the hole. */
         from = 7 - (unsigned int)__builtin_clzll(last->tags) / 8;
         set_slot(spot->bucket, spot->slot, slot_tag(last, from), last->refs[from]);
-        set_accessed(spot->bucket, spot->slot, is_accessed(last, from));
+        set_reads(spot->bucket, spot->slot, slot_reads(last, from));
         set_slot(last, from, 0, 0);
         if (last->tags == 0) {
             number = before->next;
@@ -428,13 +437,13 @@ void table_remove(struct table *table, uint64_t hash, const struct table_spot *s
     count_item(table, hash, -1);
 }
 
-bool table_take_accessed(const struct table_spot *spot)
+unsigned int table_take_reads(const struct table_spot *spot)
 {
-    bool accessed = is_accessed(spot->bucket, spot->slot);
+    unsigned int reads = slot_reads(spot->bucket, spot->slot);
 
-    if (accessed)
-        set_accessed(spot->bucket, spot->slot, false);
-    return accessed;
+    if (reads)
+        set_reads(spot->bucket, spot->slot, 0);
+    return reads;
 }
 
 struct mc_bucket *table_head(const struct table *table, uint64_t hash)
@@ -605,7 +614,7 @@ static void move_slot(const struct table *table, const struct cursor *from, stru
     }
     set_slot(to->bucket, to->slot, slot_tag(from->bucket, from->slot),
              from->bucket->refs[from->slot]);
-    set_accessed(to->bucket, to->slot, is_accessed(from->bucket, from->slot));
+    set_reads(to->bucket, to->slot, slot_reads(from->bucket, from->slot));
     cursor_step(table, to);
 }
 

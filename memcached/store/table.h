@@ -98,8 +98,8 @@ bool table_insert(struct table *table, uint64_t hash, uint32_t ref);
 /* Puts an item with the same key into the spot. */
 void table_replace(struct table *table, const struct table_spot *spot, uint32_t ref);
 void table_remove(struct table *table, uint64_t hash, const struct table_spot *spot);
-/* Whether the kernel has served the item since the last call. */
-bool table_take_accessed(const struct table_spot *spot);
+/* How often the kernel has served the item since the last call: 0, 1, or 2 for more. */
+unsigned int table_take_reads(const struct table_spot *spot);
 
 /* Around a change of what the kernel reads through a chain. */
 void table_begin(struct mc_bucket *head);

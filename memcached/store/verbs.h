@@ -50,12 +50,14 @@ bool verb_cas_differs(const struct store *store, const struct mc_item *item, uin
 /* Marks a hit, and holds the item. Under the stripe. */
 void verb_hit(struct mc_item *item, rel_time now);
 void verb_hold(struct mc_item *item);
-/* An answer of the kernel programs is a use of the item; one mark may stand for many answers. */
-static inline void verb_take_accessed(struct mc_item *item, const struct table_spot *spot,
-                                      rel_time now)
+/* The kernel's answers count as the server's own do. */
+static inline void verb_take_reads(struct mc_item *item, const struct table_spot *spot,
+                                   rel_time now)
 {
-    if (table_take_accessed(spot)) {
-        item_set_flags(item, MC_ITEM_FETCHED | MC_ITEM_ACTIVE);
+    unsigned int reads = table_take_reads(spot);
+
+    if (reads) {
+        item_mark_reads(item, reads);
         item_set_time(item, now);
     }
 }

@@ -294,6 +294,51 @@ static void test_shifts(struct lab *lab, enum loader_program program)
     ok(right, "%s: references in units of 8 to 64 bytes are followed", names[program]);
 }
 
+/* The server counts the reads of what is passed to it. */
+static void test_marks_of_passed(struct lab *lab, enum loader_program program)
+{
+    static const char *const texts[] = {"get hit large\r\n", "get large\r\n", "gets large\r\n",
+                                        "mg large v\r\n"};
+    static const char twice[] = "VALUE hit 0 1\r\nv\r\nVALUE hit 0 1\r\nv\r\nEND\r\n";
+    struct mc_bucket *hit, *large;
+    char value[1400];
+    struct frame frame;
+    size_t i;
+
+    lab_clear(lab);
+    memset(value, 'v', sizeof(value));
+    lab_put(lab, "large", 5, value, sizeof(value));
+    put(lab, "hit", "v");
+    hit = bucket_of(lab, "hit");
+    large = bucket_of(lab, "large");
+    for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        frame_request(&frame, texts[i], strlen(texts[i]));
+        ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_SIZE) && !hit->accessed &&
+               !large->accessed,
+           "%s: %.*s: what is found and then passed is not marked", names[program],
+           (int)strcspn(texts[i], "\r"), texts[i]);
+    }
+    frame_request(&frame, "get hit hit\r\n", 13);
+    ok(lab_answers(lab, program, &frame, twice, sizeof(twice) - 1) && hit->accessed && hit->again,
+       "%s: a key that is asked for twice in a request is read twice", names[program]);
+}
+
+/* Two gets of a key whose value is "v". */
+static bool marks_slot(struct lab *lab, enum loader_program program, struct mc_bucket *bucket,
+                       unsigned int slot, const char *key, bool long_way)
+{
+    uint8_t bit = (uint8_t)(1u << slot);
+    struct frame frame;
+    char reply[64];
+    int n = snprintf(reply, sizeof(reply), "VALUE %s 0 1\r\nv\r\nEND\r\n", key);
+
+    bucket->accessed = bucket->again = 0;
+    ask(&frame, key, long_way);
+    return lab_answers(lab, program, &frame, reply, (size_t)n) && bucket->accessed == bit &&
+           bucket->again == 0 && lab_answers(lab, program, &frame, reply, (size_t)n) &&
+           bucket->accessed == bit && bucket->again == bit;
+}
+
 /* The accessed marks that keep an item from eviction. */
 static void test_marks(struct lab *lab, enum loader_program program)
 {
@@ -310,11 +355,11 @@ static void test_marks(struct lab *lab, enum loader_program program)
     }
     for (i = 0; i < 8; i++) {
         key_in_bucket(lab, 9, i, key);
-        bucket->accessed = 0;
-        right &= serves(lab, program, key, value) && bucket->accessed == 1 << i;
+        right &= marks_slot(lab, program, bucket, i, key, false) &&
+                 marks_slot(lab, program, bucket, i, key, true);
     }
-    ok(right, "%s: a hit marks its slot and no other", names[program]);
-    bucket->accessed = 0;
+    ok(right, "%s: a hit marks its slot and no other, and so does the second", names[program]);
+    bucket->accessed = bucket->again = 0;
     key_in_bucket(lab, 9, 10, key);
     ok(serves(lab, program, key, value) && bucket->accessed == 0 &&
            lab->overflow[bucket->next].accessed == 1 << 2,
@@ -328,6 +373,7 @@ static void test_marks(struct lab *lab, enum loader_program program)
     frame_seal(&frame);
     ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST) && bucket->accessed == 0,
        "%s: a request that is passed at once marks nothing", names[program]);
+    test_marks_of_passed(lab, program);
 }
 
 /* --- a writer at work ------------------------------------------------------ */

@@ -82,8 +82,11 @@ static void make_frame(struct race *race, struct frame *reply, const char *text,
     reply_frame(reply, &segment, &outcome, &after);
 }
 
-/* Places with a text, of those that the connection may have; they are free afterwards. */
-static unsigned int take_kept(struct tcp_lab *lab)
+/*
+ * Places with a text, of those that the connection may have; they are empty afterwards. *freed: how
+ * many had a text, and were free.
+ */
+static unsigned int take_kept(struct tcp_lab *lab, unsigned int *freed)
 {
     static const struct tcp_kept none;
     static struct tcp_kept kept;
@@ -94,7 +97,8 @@ static unsigned int take_kept(struct tcp_lab *lab)
         at = (TCP_SLOT + i * KEPT_STEP) % MC_TCP_KEPT_MAX;
         kept_get(lab, at, &kept);
         found += kept.owner != 0;
-        if (kept.owner)
+        *freed += !kept.owner && kept.n;
+        if (kept.owner || kept.n)
             kept_put(lab, at, &none);
     }
     return found;
@@ -160,23 +164,23 @@ static void *publish_main(void *from)
     return NULL;
 }
 
-/* One request. *late: it was refused after the lookup. */
+/* One request. *late: it was refused after the lookup. Only a reply that leaves marks its item. */
 static bool publish_run(struct race *race, const struct frame *reply, unsigned int *late)
 {
     static struct tcp_run run;
     uint32_t answered = race->lab->slots[TCP_SLOT].answered;
-    unsigned int kept;
+    unsigned int kept, freed = 0;
 
     conn_put(race->lab, race->v6, &race->conn);
     race->bucket->accessed = 0;
     run.mark = 0;
     if (tcp_run(race->lab, race->hook, &race->frame, &run))
         return false;
-    kept = take_kept(race->lab);
+    kept = take_kept(race->lab, &freed);
     if (race->lab->slots[TCP_SLOT].answered == answered + 1)
-        return is_reply(race, race->hook, &run, reply) && kept == 1;
-    *late += race->bucket->accessed != 0;
-    return is_passed(race, race->hook, &run) && kept == 0 &&
+        return is_reply(race, race->hook, &run, reply) && kept == 1 && race->bucket->accessed;
+    *late += freed;
+    return is_passed(race, race->hook, &run) && kept == 0 && !race->bucket->accessed &&
            race->lab->slots[TCP_SLOT].answered == answered;
 }
 
@@ -231,7 +235,7 @@ static bool execute_run(struct race *race, const struct frame *reply, bool *answ
     static struct tcp_run run;
     struct mc_tcp_slot *slot = &race->lab->slots[TCP_SLOT];
     uint32_t before = slot->answered;
-    unsigned int kept;
+    unsigned int kept, freed = 0;
     bool failed;
 
     __atomic_store_n(&slot->boundary, MC_TCP_NONE, __ATOMIC_RELEASE);
@@ -242,7 +246,7 @@ static bool execute_run(struct race *race, const struct frame *reply, bool *answ
     failed = tcp_run(race->lab, race->hook, &race->frame, &run) != 0;
     while (atomic_load(&race->ended) != atomic_load(&race->begun))
         sched_yield();
-    kept = take_kept(race->lab);
+    kept = take_kept(race->lab, &freed);
     *answered = slot->answered != before;
     return !failed && (*answered ? is_reply(race, race->hook, &run, reply) && kept == 1
                                  : is_passed(race, race->hook, &run) && kept == 0);
@@ -338,7 +342,7 @@ static bool twins_agree(struct race *race, const struct twin twins[2],
                         const struct frame replies[2], unsigned int tally[3])
 {
     const struct mc_tcp_slot *slot = &race->lab->slots[TCP_SLOT];
-    unsigned int kept = take_kept(race->lab), i;
+    unsigned int freed = 0, kept = take_kept(race->lab, &freed), i;
 
     for (i = 0; i < 2; i++) {
         if (!is_reply(race, twins[0].by, &twins[0].run, &replies[i]) ||
@@ -421,7 +425,7 @@ static bool move_run(struct race *race, struct twin *twin, unsigned int *waited)
 {
     const bool other = !race->v6;
     struct mc_tcp_conn locked = race->conn, after;
-    unsigned int i;
+    unsigned int freed = 0, i;
 
     conn_delete(race->lab, other);
     locked.lock = MC_TCP_TAKEN;
@@ -437,7 +441,7 @@ static bool move_run(struct race *race, struct twin *twin, unsigned int *waited)
         sched_yield();
     *waited += race->hook == HOOK_XDP || twin->run.verdict == TC_IS_DROP;
     return conn_get(race->lab, other, &after) && memcmp(&after, &race->conn, sizeof(after)) == 0 &&
-           take_kept(race->lab) == 0;
+           take_kept(race->lab, &freed) == 0;
 }
 
 static void test_moving(struct race *race)

@@ -146,4 +146,15 @@ __attribute__((unused)) static bool fixture_has(struct fixture *f, const char *k
     return same;
 }
 
+/* Marks a slot as the kernel does when it has answered with its item. */
+static inline void fixture_kernel_read(struct mc_bucket *bucket, unsigned int slot)
+{
+    uint8_t bit = (uint8_t)(1u << slot);
+
+    if (bucket->accessed & bit)
+        bucket->again |= bit;
+    else
+        bucket->accessed |= bit;
+}
+
 #endif

@@ -186,7 +186,7 @@ static void kernel_mark(struct fixture *f, struct slice key)
 
     lock_take(stripe, LOCK_STRIPE);
     if (table_find(&f->store->table, hash, key, &spot))
-        spot.bucket->accessed |= (uint8_t)(1u << spot.slot);
+        fixture_kernel_read(spot.bucket, spot.slot);
     lock_release(stripe, LOCK_STRIPE);
 }
 
@@ -224,6 +224,41 @@ static void test_kernel_marks(void)
     ok(!is_there(&f, "kernel", 0, NOW + 500),
        "an item that the kernel no longer serves is evicted");
     fixture_close(&f);
+}
+
+/* Whether an item that was read so often is there when the first item is evicted. */
+static bool outlives(unsigned int kernel, unsigned int server, bool server_first)
+{
+    struct store_config config;
+    unsigned int i, stored = 0;
+    struct fixture f;
+    bool lives;
+
+    fixture_defaults(&config);
+    config.memory_limit = 2 << 20;
+    config.lru_segmented = false;
+    fixture_open(&f, &config);
+    put_sized(&f, "read", 0, BIG, 0, NOW);
+    for (i = 0; server_first && i < server; i++)
+        is_there(&f, "read", 0, NOW);
+    for (i = 0; i < kernel; i++)
+        kernel_mark(&f, SLICE("read-0"));
+    for (i = 0; !server_first && i < server; i++)
+        is_there(&f, "read", 0, NOW);
+    while (stats_of(&f).evictions == 0)
+        put_sized(&f, "new", stored++, BIG, 0, NOW);
+    lives = is_there(&f, "read", 0, NOW);
+    fixture_close(&f);
+    return lives;
+}
+
+static void test_reads_count_the_same(void)
+{
+    ok(!outlives(0, 1, false) && !outlives(1, 0, false),
+       "one read, by the server or by the kernel, does not keep an item from eviction");
+    ok(outlives(0, 2, false) && outlives(2, 0, false) && outlives(3, 0, false),
+       "two reads do, by the server or by the kernel");
+    ok(outlives(1, 1, false) && outlives(1, 1, true), "so does one read by each");
 }
 
 /* More is stored between two rounds than a round moves from one LRU segment. */
@@ -504,6 +539,7 @@ int main(void)
     test_s3_fifo();
     test_s3_fifo_main_queue();
     test_kernel_marks();
+    test_reads_count_the_same();
     test_warm_beside_a_flood();
     test_kernel_marks_s3_fifo();
     test_held_items();

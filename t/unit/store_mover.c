@@ -474,7 +474,7 @@ static void mark(struct bed *bed, const char *key)
     struct table_spot spot;
 
     if (table_find(table, hash_key(table->control, fixture_slice(key)), fixture_slice(key), &spot))
-        spot.bucket->accessed |= (uint8_t)(1u << spot.slot);
+        fixture_kernel_read(spot.bucket, spot.slot);
 }
 
 static bool was_used(struct bed *bed, const char *key)

@@ -118,6 +118,8 @@ RACY static bool copy_from_chain(struct view *view, volatile struct mc_bucket *b
                 continue;
             if (!(bucket->accessed >> slot & 1))
                 bucket->accessed |= (uint8_t)(1u << slot);
+            else if (!(bucket->again >> slot & 1))
+                bucket->again |= (uint8_t)(1u << slot);
             return true;
         }
         if (bucket->next == 0)
