@@ -3,9 +3,8 @@
  * layout: the memory that the server and the kernel programs share.
  *
  * The server owns every byte of it. The kernel programs read it while the server writes, and write
- * nothing but the accessed marks of a bucket, and two words of the control block. This is the one
- * header that both sides include, and the only one in bpf/ that a layer other than kcache may
- * include.
+ * nothing but the accessed marks of a bucket, and two words of the control block. Any layer but
+ * proto and flash may include this header.
  *
  * Heap. Extents of MC_EXTENT_BYTES, each MC_EXTENT_PAGES slab pages of MC_PAGE_BYTES. A chunk never
  * crosses a page. A reference names the place of a chunk in the heap in units of 1 << ref_shift
@@ -189,8 +188,8 @@ static inline __u64 mc_lease(__u64 end_ns, __u32 holder)
 /*
  * The control block: one page. Written by the server, read by the kernel. nbuckets and the epoch
  * are single loads; a kernel program that used an old nbuckets learns better from bucket.mask. Who
- * changes what is ours fills the self that is not in use, then the copies in the hot line, then
- * moves local_in_use; an answer for an address that went a moment ago does no harm.
+ * changes what is ours fills the struct mc_local that is not in use, then the copies in the hot
+ * line, then moves local_in_use; an answer for an address that went a moment ago does no harm.
  */
 struct mc_control {
     /* Hot: what every lookup reads. */
@@ -204,7 +203,7 @@ struct mc_control {
     __u16 port;         /* UDP, network order; 0: answer nothing */
     __u64 mac;          /* the first of local; MC_NO_MAC: there is none, or not so simple */
     __u32 v4;           /* the first of local, 0: none */
-    __u32 local_in_use; /* which self is in use */
+    __u32 local_in_use; /* which of both is in use */
     __u64 leased;       /* the lease that the kernel programs took, */
     __u64 lease_end;    /* and when it ends, in ticks of the kernel's clock: both are theirs */
     __u64 seed[MC_HASH_WORDS];

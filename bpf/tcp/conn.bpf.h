@@ -32,8 +32,11 @@
  * Both also tell a second program on the way, on an interface above or beneath, that a segment is
  * translated.
  *
- * All fields are read and written under the lock, except those that never change; what was read of
- * these without it may be another connection's, until the lock is taken.
+ * Fields are written under the lock. Without it a program reads what never changes; what tells it
+ * to pass a segment, or to look at it again under the lock; by which way and in how long segments
+ * the server's leave, where an old value does for one more reply; and, for what is not answered any
+ * more (the filter's note of a lost segment, the RST for a dead server), what it finds. Until the
+ * lock is taken all of it may be another connection's.
  *
  * From when the server has accepted a connection until its first reply leaves, an entry waits: its
  * flow is the cookie of the socket, which no other socket ever has, and zeros; it has nothing but
