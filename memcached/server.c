@@ -572,12 +572,20 @@ static void add_rings(const struct server *server)
         fatal(EXIT_OS_ERROR, "cannot set up the event loops: %s", strerror(-error));
 }
 
+static int know_socket(void *context, int socket)
+{
+    const struct server *server = context;
+
+    return kcache_know_socket(server->kcache, socket);
+}
+
 static void attach_kernel_path(struct server *server)
 {
     const struct kcache_options *wanted = &server->options->kcache;
     struct in6_addr addresses[2 * MC_MAX_ADDRESSES];
     struct kcache_served served = {.addresses = addresses};
     char error[ERROR_TEXT];
+    int rc;
 
     if (!has_kernel_path(server))
         return;
@@ -587,7 +595,14 @@ static void attach_kernel_path(struct server *server)
     if (wanted->udp == KCACHE_ON)
         served.n =
             net_udp_addresses(server->net, addresses, 2 * MC_MAX_ADDRESSES, &served.udp_port);
-    if (kcache_attach(server->kcache, &served, error, sizeof(error)) != 0)
+    rc = net_each_udp(server->net, know_socket, server);
+    if (rc)
+        snprintf(error, sizeof(error),
+                 "bmc: cannot mark the UDP sockets: %s (net.core.optmem_max may be too low)",
+                 strerror(-rc));
+    else
+        rc = kcache_attach(server->kcache, &served, error, sizeof(error));
+    if (rc)
         continue_without_kernel(server, error);
     add_rings(server);
 }

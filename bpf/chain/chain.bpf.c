@@ -64,7 +64,8 @@ struct {
 
 /* --- XDP ------------------------------------------------------------------------- */
 
-/* What rx_filter does with a packet. RX_LOOK: it is no plain get, and find_coming looks at it. */
+/* What rx_filter does with a packet. RX_LOOK: it is no plain get, and classify_ingress looks at it.
+ */
 enum rx { RX_PASS, RX_GET, RX_LOOK };
 
 /* Of a frame with tags, as frame_check. */
@@ -303,9 +304,9 @@ static __always_inline int tx_is_other(struct __sk_buff *skb)
  */
 __attribute__((noinline)) int tx_hidden(struct __sk_buff *skb)
 {
-    struct bpf_sock *sk = skb->sk;
+    struct bpf_sock *sk = sender_of(skb);
 
-    if (sk && !skb->ingress_ifindex && !settings.any_socket && sender_is_here(sk))
+    if (sk && !settings.any_socket && sender_is_here(sk))
         tcp_unfollowed(bpf_ktime_get_ns());
     return 0;
 }
@@ -321,7 +322,7 @@ static __always_inline int tx_is_fragment(void)
 SEC("tc")
 int tx_filter(struct __sk_buff *skb)
 {
-    way_leaving(skb);
+    way_leaving(skb, sender_is_udp);
     if (skb->tc_index == CHAIN_SEEN)
         return TC_NEXT;
     if (tx_is_other(skb)) {
@@ -342,7 +343,8 @@ int update_cache(struct __sk_buff *skb)
 
     if (!scratch || (scratch->kind != KIND_TCP && scratch->kind != KIND_UDP))
         return TC_NEXT;
-    if (!sender_is_server(skb)) {
+    if (!settings.any_socket && !sender_is_server(skb, scratch->proto) &&
+        !sender_accepts(skb, scratch)) {
         chain_count(scratch, CHAIN_FOREIGN);
         return TC_NEXT;
     }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain_sender: whether the server sent a packet that leaves from its port.
+ * chain_sender: whether the server sent a packet that leaves from its port (packet/sender.bpf.h).
  *
- * The port alone proves nothing: a host behind a bridge, a masquerade or a macvlan of this machine,
- * or whose packets it forwards, can send from any address and any port. So the packet must not have
- * arrived from another interface, and must come from a socket of this network namespace that is
- * bound to the port. Only the server has such a socket, unless another process binds the port at
- * another address of this machine.
+ * The chain does not know the server's sockets. So a packet is the server's if a socket of this
+ * network namespace has sent it that is bound to the port. Only the server has such a socket,
+ * unless another process binds the port at another address of this machine.
  */
 #ifndef MC_CHAIN_SENDER_BPF_H
 #define MC_CHAIN_SENDER_BPF_H
@@ -16,6 +14,7 @@
 #include "bpf/chain/classify.bpf.h"
 #include "bpf/chain/conn.bpf.h"
 #include "bpf/chain/maps.bpf.h"
+#include "bpf/packet/sender.bpf.h"
 
 /* The fields of the kernel's own types that are read here, located by their names in its BTF. */
 struct net {
@@ -62,31 +61,27 @@ static __always_inline int sender_accepts(struct __sk_buff *skb,
 {
     u8 flags;
 
-    return scratch->proto == PROTOCOL_TCP &&
+    return scratch->proto == PROTOCOL_TCP && !skb->ingress_ifindex && !skb->sk &&
            !bpf_skb_load_bytes(skb, scratch->l4 + 13, &flags, sizeof(flags)) && flags & TCP_SYN;
 }
 
 /* 0: the server did not send it, whatever its addresses and ports are. */
-__attribute__((noinline)) int sender_is_server(struct __sk_buff *skb)
+__attribute__((noinline)) int sender_is_server(struct __sk_buff *skb, u32 protocol)
 {
-    const struct chain_scratch *scratch = chain_scratch_get();
-    struct bpf_sock *sk, *full;
+    struct bpf_sock *sk = sender_of(skb), *full;
 
-    if (!scratch)
-        return 0;
-    if (settings.any_socket)
-        return 1;
-    if (skb->ingress_ifindex)
-        return 0;
-    sk = skb->sk;
-    if (!sk)
-        return sender_accepts(skb, scratch);
-    if (!sender_has_port(sk) || !sender_is_here(sk))
+    if (!sk || !sender_has_port(sk) || !sender_is_here(sk))
         return 0;
     full = bpf_sk_fullsock(sk);
     /* While a connection is being accepted there is only a request socket. */
-    return full ? full->protocol == scratch->proto
-                : scratch->proto == PROTOCOL_TCP && sk->state == STATE_SYN_RECEIVED;
+    return full ? full->protocol == protocol
+                : protocol == PROTOCOL_TCP && sk->state == STATE_SYN_RECEIVED;
+}
+
+/* The same of a datagram, from which a way back is learned. */
+static __always_inline int sender_is_udp(struct __sk_buff *skb)
+{
+    return sender_is_server(skb, PROTOCOL_UDP);
 }
 
 #endif

@@ -7,6 +7,7 @@
 #define MC_TC_BPF_H
 
 #include "bpf/inplace/get.bpf.h"
+#include "bpf/inplace/sender.bpf.h"
 #include "bpf/inplace/tail.bpf.h"
 #include "bpf/inplace/verbs.bpf.h"
 #include "bpf/inplace/xdp.bpf.h"
@@ -84,7 +85,7 @@ int mc_tc_both(struct __sk_buff *skb)
 SEC("tc")
 int mc_ways(struct __sk_buff *skb)
 {
-    way_leaving(skb);
+    way_leaving(skb, sender_is_server);
     return TC_NEXT;
 }
 
@@ -92,7 +93,7 @@ SEC("tc")
 int mc_ways_both(struct __sk_buff *skb)
 {
     tc_tail(skb, TAIL_EGRESS);
-    way_leaving(skb);
+    way_leaving(skb, sender_is_server);
     return TC_NEXT;
 }
 

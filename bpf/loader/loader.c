@@ -256,6 +256,15 @@ void loader_invalidate_ways(struct loader *loader)
     __atomic_fetch_add(loader->object.way_epoch, 0x9e3779b97f4a7c15, __ATOMIC_SEQ_CST);
 }
 
+int loader_know_socket(struct loader *loader, int socket)
+{
+    const struct bpf_map *map = object_map(&loader->object, "server_sockets");
+    uint32_t known = 1;
+
+    /* The chain knows its server by other means (bpf/chain/sender.bpf.h). */
+    return map ? bpf_map_update_elem(bpf_map__fd(map), &socket, &known, BPF_ANY) : 0;
+}
+
 void loader_set_ports(struct loader *loader, const struct mc_way_port *ports, size_t n)
 {
     struct object *object = &loader->object;

@@ -208,6 +208,8 @@ int loader_run(struct loader *loader, enum loader_program program, struct loader
  * programs reply to no source before the network stack has replied to it again.
  */
 void loader_invalidate_ways(struct loader *loader);
+/* Ways back are learned from what this UDP socket of the server sends. 0 or -errno. */
+int loader_know_socket(struct loader *loader, int socket);
 /* Sets the interfaces whose replies leave by another one, up to MC_WAY_PORTS of them. */
 void loader_set_ports(struct loader *loader, const struct mc_way_port *ports, size_t n);
 

@@ -175,21 +175,18 @@ static __always_inline void way_learn(u64 mac, u64 sum)
     WRITE_ONCE(way->vouch, sum + to * way_factors[3]);
 }
 
-/* Whether a socket of this host has sent it, from the server's port and a local address. */
-static __always_inline int way_is_servers(struct __sk_buff *skb, const void *ip, u64 v6)
-{
-    struct bpf_sock *sk = skb->sk;
+/* Whether the server has sent a datagram (sender.bpf.h). */
+typedef int way_sender(struct __sk_buff *skb);
 
-    if (v6 ? !address6_is_ours(LOAD64(ip + 8), LOAD64(ip + 16)) : !address_is_ours(LOAD32(ip + 12)))
-        return 0;
-    if (skb->ingress_ifindex || !sk)
-        return 0;
-    sk = bpf_sk_fullsock(sk);
-    return sk && sk->protocol == L4_PROTOCOL && sk->src_port == bpf_ntohs(control.port);
+static __always_inline int ip_is_from_us(const void *ip, u64 v6)
+{
+    return v6 ? address6_is_ours(LOAD64(ip + 8), LOAD64(ip + 16))
+              : address_is_ours(LOAD32(ip + 12));
 }
 
 /* Learns from a frame that leaves, whose headers are there from the first byte on. */
-static __always_inline void way_read(struct __sk_buff *skb, const void *link, const void *end)
+static __always_inline void way_read(struct __sk_buff *skb, const void *link, const void *end,
+                                     way_sender *is_server)
 {
     u32 vlan = 0, outer = skb->vlan_present;
     const void *ip = link + FRAME_IP, *l4;
@@ -220,15 +217,15 @@ static __always_inline void way_read(struct __sk_buff *skb, const void *link, co
         return;
     l4 = ip + ip_bytes(v6);
     if (l4 + 4 > end || !ip_is_plain(ip, v6, L4_PROTOCOL) || port_from(l4) != control.port ||
-        LOAD8(link) & 1 || !way_is_servers(skb, ip, v6))
+        LOAD8(link) & 1 || !ip_is_from_us(ip, v6) || !is_server(skb))
         return;
     way_learn(LOAD64(link), way_sum(ip + (v6 ? 24 : 16), v6, skb->ifindex, vlan));
 }
 
 /* Whatever leaves. */
-static __always_inline void way_leaving(struct __sk_buff *skb)
+static __always_inline void way_leaving(struct __sk_buff *skb, way_sender *is_server)
 {
-    way_read(skb, (void *)(long)skb->data, (void *)(long)skb->data_end);
+    way_read(skb, (void *)(long)skb->data, (void *)(long)skb->data_end, is_server);
 }
 
 #endif

@@ -156,6 +156,7 @@ struct mc_tcp_shift {
  *                    server's segments leave; as of struct mc_local. XDP answers none with a tag
  * kept               where in the pool the outstanding reply's text is
  * flow               whose entry it is; never changes
+ * cookie             of the connection's socket; never changes. 0: any may send for it, for tests
  */
 struct mc_tcp_conn {
     __u32 lock; /* MC_TCP_FREE, ... */
@@ -174,6 +175,7 @@ struct mc_tcp_conn {
     __u16 kept;
     __u64 mac;
     struct mc_tcp_flow flow;
+    __u64 cookie;
 };
 
 /*

@@ -3,7 +3,9 @@
  * tcp_egress: the program on TC egress: follows connections, from their first reply on, and
  * translates what their sockets send.
  *
- * When a socket sends, this CPU holds it, so that its numbers agree with each other.
+ * When a socket sends, this CPU holds it, so that its numbers agree with each other. Only what a
+ * connection's own socket has sent says anything of the connection. Linux itself sends for a socket
+ * that is closed, or refuses for the firewall; that is translated, and nothing is learned from it.
  */
 #ifndef MC_TCP_EGRESS_BPF_H
 #define MC_TCP_EGRESS_BPF_H
@@ -14,6 +16,7 @@
 
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
+#include "bpf/packet/sender.bpf.h"
 #include "bpf/tcp/answer.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
 #include "bpf/tcp/lost.bpf.h"
@@ -88,7 +91,7 @@ static __always_inline int tcp_begin(struct mc_tcp_conn *conn, const struct mc_t
 __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
 {
     struct segment_scratch *tcp = segment_scratch_get();
-    struct bpf_sock *sk = skb->sk;
+    struct bpf_sock *sk = sender_of(skb);
     struct mc_tcp_conn conn = {};
     struct mc_tcp_flow cookie = {};
     struct tcp_sock *socket;
@@ -97,7 +100,7 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
         return 0;
     if (sk->state != STATE_ESTABLISHED)
         return 0;
-    cookie.client[0] = bpf_get_socket_cookie(skb);
+    cookie.client[0] = sender_cookie(skb);
     if (!tcp_waits(&cookie, &conn))
         return 0;
     socket = bpf_skc_to_tcp_sock(sk);
@@ -117,6 +120,7 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
     conn.in_wscale = BPF_CORE_READ_BITFIELD(socket, rx_opt.rcv_wscale);
     conn.mss = mss_of(socket);
     conn.flow = tcp->segment.flow;
+    conn.cookie = cookie.client[0];
     return tcp_begin(&conn, &cookie);
 }
 
@@ -287,6 +291,12 @@ static __always_inline int conn_has_translated(const struct mc_tcp_conn *conn,
            stamp_is_wire(segment->tsval, bpf_ntohl(conn->tsval));
 }
 
+/* Whether the connection's own socket has sent a segment. */
+static __always_inline int conn_is_of(const struct mc_tcp_conn *conn, u64 cookie)
+{
+    return likely(conn->cookie == cookie) || !conn->cookie;
+}
+
 /* Translates a segment of the socket's, as tcp->shift says. */
 static __always_inline int tcp_translate(struct __sk_buff *skb, struct segment_scratch *tcp, u32 l4)
 {
@@ -312,15 +322,15 @@ int tcp_egress(struct __sk_buff *skb)
 {
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
-    int says_again = 0, done, old;
+    int says_again = 0, own, done, old;
     struct tcp_segment *segment;
     struct mc_tcp_shift shift;
     struct mc_tcp_conn *conn;
     struct mc_tcp_tag tag;
+    u64 mac, sender;
     u32 l4, mss;
-    u64 mac;
 
-    if (!tcp || !scratch || skb->mark == tcp_mark)
+    if (!tcp || !scratch || skb->mark == tcp_mark || skb->ingress_ifindex)
         return TC_NEXT;
     segment = &tcp->segment;
     l4 = skb_read_pulled(skb, segment, 0);
@@ -334,6 +344,7 @@ int tcp_egress(struct __sk_buff *skb)
     if (!conn)
         return TC_NEXT;
     mac = skb_mac_to(skb);
+    sender = sender_cookie(skb);
     old = mss_is_old(conn, segment);
     mss = old && segment->n ? socket_mss(skb) : 0;
     if (unlikely(!conn_lock(conn, &segment->flow))) {
@@ -341,7 +352,11 @@ int tcp_egress(struct __sk_buff *skb)
         return TC_ACT_SHOT;
     }
     done = conn_has_translated(conn, segment);
-    if (!done) {
+    own = conn_is_of(conn, sender);
+    if (unlikely(!own)) {
+        if (segment->flags & (TCP_FIN | TCP_RST))
+            conn->flags |= MC_TCP_CLOSING;
+    } else if (!done) {
         conn_leaving(conn, segment, skb->ifindex, skb_vlan(skb), mac);
         conn_set_mss(conn, mss, old);
         says_again = conn_says_again(conn, segment);
@@ -353,7 +368,8 @@ int tcp_egress(struct __sk_buff *skb)
     conn_unlock(conn);
     if (done || !shift_is_used(&shift))
         return TC_NEXT;
-    slot_left(&tag);
+    if (likely(own))
+        slot_left(&tag);
     if (unlikely(says_again))
         return tcp_say_again(skb);
     tcp->shift = shift;

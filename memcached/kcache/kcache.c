@@ -242,6 +242,11 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
     return kcache;
 }
 
+int kcache_know_socket(struct kcache *kcache, int socket)
+{
+    return loader_know_socket(kcache->loader, socket);
+}
+
 /* Sets the ports whose packets the programs handle; 0: none. */
 static void open_ports(struct kcache *kcache, uint16_t udp, uint16_t tcp)
 {

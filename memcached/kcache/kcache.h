@@ -125,6 +125,11 @@ struct kcache_served {
     size_t n;
 };
 /*
+ * Tells the programs that this UDP socket is the server's: the kernel answers a source only if such
+ * a socket has replied to it. Before kcache_attach. 0 or -errno.
+ */
+int kcache_know_socket(struct kcache *kcache, int socket);
+/*
  * Waits for the programs and attaches them: from here on the kernel answers. The store must be
  * ready and the sockets bound, and no connection accepted. Logs the mode of each interface in a
  * line. An interface that bmc=auto found may fail, if another one succeeds. 0, or -1 with `error`

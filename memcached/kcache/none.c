@@ -38,6 +38,13 @@ struct xsk *kcache_rings(struct kcache *kcache, size_t *n)
     return NULL;
 }
 
+int kcache_know_socket(struct kcache *kcache, int socket)
+{
+    (void)kcache;
+    (void)socket;
+    return 0;
+}
+
 int kcache_attach(struct kcache *kcache, const struct kcache_served *served, char *error,
                   size_t nerror)
 {

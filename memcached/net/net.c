@@ -117,6 +117,15 @@ size_t net_tcp_addresses(const struct net *net, struct in6_addr *addresses, size
     return copy_served(&net->listening.served_tcp, addresses, n, port);
 }
 
+int net_each_udp(const struct net *net, net_tell *tell, void *context)
+{
+    int rc = 0;
+
+    for (unsigned int i = 0; rc == 0 && i < net->config.nthreads; i++)
+        rc = udp_each(net->workers[i], tell, context);
+    return rc;
+}
+
 int net_add_rings(struct net *net, struct xsk *rings, size_t n)
 {
     int error = 0;

@@ -71,6 +71,9 @@ size_t net_udp_addresses(const struct net *net, struct in6_addr *addresses, size
                          uint16_t *port);
 size_t net_tcp_addresses(const struct net *net, struct in6_addr *addresses, size_t n,
                          uint16_t *port);
+/* Calls `tell` with each UDP socket; returns what it does, as soon as that is not 0. */
+typedef int net_tell(void *context, int socket);
+int net_each_udp(const struct net *net, net_tell *tell, void *context);
 /*
  * Serves UDP requests that come by n rings of AF_XDP, too, ring i by worker i modulo their number.
  * The rings outlive the net. Before net_start. 0 or -errno.

@@ -821,6 +821,15 @@ void udp_begin(struct worker *worker)
         command_client_open(worker->local, COMMAND_DATAGRAM, udp->endpoint.fd, &udp->client);
 }
 
+int udp_each(const struct worker *worker, int (*tell)(void *context, int socket), void *context)
+{
+    int rc = 0;
+
+    for (const struct udp *udp = worker->udp; rc == 0 && udp; udp = udp->next)
+        rc = tell(context, udp->endpoint.fd);
+    return rc;
+}
+
 void udp_close(struct udp *udp)
 {
     command_client_close(&udp->client);

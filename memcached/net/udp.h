@@ -21,6 +21,8 @@ struct udp *udp_open(struct worker *worker, int fd);
 /* To be called once the worker has its commands, before the first datagram. */
 void udp_begin(struct worker *worker);
 void udp_close(struct udp *udp);
+/* As net_each_udp, of one worker. */
+int udp_each(const struct worker *worker, int (*tell)(void *context, int socket), void *context);
 /*
  * Serves what comes by the ring as if it had come by the worker's sockets, and sends the replies by
  * the ring, as far as it has room. The ring is the caller's, and outlives the worker. 0 or -errno.

@@ -159,7 +159,7 @@ static void test_between(struct lab *lab, unsigned int nkeys)
 }
 
 /* The stack replies to the client through that interface, which makes its way back known. */
-static bool reply_leaves(const char *interface)
+static bool reply_leaves(struct lab *lab, const char *interface)
 {
     struct sockaddr_in to = {.sin_family = AF_INET,
                              .sin_port = htons(LAB_CLIENT_PORT),
@@ -177,6 +177,7 @@ static bool reply_leaves(const char *interface)
         system(command) == 0 &&
         setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface, (socklen_t)strlen(interface)) == 0 &&
         bind(fd, (struct sockaddr *)(void *)&own, sizeof(own)) == 0 &&
+        loader_know_socket(lab->loader, fd) == 0 &&
         sendto(fd, "x", 1, 0, (struct sockaddr *)(void *)&to, sizeof(to)) == 1;
     close(fd);
     return sent;
@@ -201,7 +202,7 @@ static void make_pairs(struct lab *lab, struct loader_link links[4])
     if (system("for i in 1 0 3 2; do ip link set oc$i up; done") != 0)
         skip_all("cannot raise a veth");
     if (loader_attach_tc(lab->loader, &links[0]) || loader_attach_tc(lab->loader, &links[2]) ||
-        !reply_leaves("oc0") || !reply_leaves("oc2"))
+        !reply_leaves(lab, "oc0") || !reply_leaves(lab, "oc2"))
         skip_all("cannot reply by a veth");
     if (!give_thread("oc0", SCHED_OTHER) || !give_thread("oc2", SCHED_FIFO))
         skip_all("cannot give an interface a thread");

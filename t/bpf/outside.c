@@ -37,9 +37,11 @@ static bool from(struct lab *lab, const char *source, const char *destination, b
                     : lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_SOURCE);
 }
 
-/* The stack sends a datagram of the server to 10.0.0.2, whose MAC address is that of frame_request.
+/*
+ * The stack sends a datagram to 10.0.0.2, whose MAC address is that of frame_request, of the
+ * server's socket or of another.
  */
-static bool reply_leaves_from(const char *address, uint16_t port)
+static bool datagram_leaves(struct lab *lab, const char *address, uint16_t port, bool servers)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(LAB_CLIENT_PORT)};
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -49,14 +51,15 @@ static bool reply_leaves_from(const char *address, uint16_t port)
     to.sin_addr.s_addr = inet_addr("10.0.0.2");
     own.sin_addr.s_addr = inet_addr(address);
     sent = bind(fd, (struct sockaddr *)(void *)&own, sizeof(own)) == 0 &&
+           (!servers || loader_know_socket(lab->loader, fd) == 0) &&
            sendto(fd, "x", 1, 0, (struct sockaddr *)(void *)&to, sizeof(to)) == 1;
     close(fd);
     return sent;
 }
 
-static bool reply_leaves(uint16_t port)
+static bool reply_leaves(struct lab *lab)
 {
-    return reply_leaves_from("10.0.0.1", port);
+    return datagram_leaves(lab, "10.0.0.1", LAB_PORT, true);
 }
 
 static bool neighbour_is_unknown(struct lab *lab)
@@ -127,7 +130,7 @@ static void test_age(struct lab *lab, const char *name)
        name, 400 - n);
     age_ways(lab, 60);
     ok(nanswered(lab) == 0, "%s: in the third minute all requests are passed", name);
-    ok(reply_leaves(LAB_PORT) && nanswered(lab) == 400,
+    ok(reply_leaves(lab) && nanswered(lab) == 400,
        "%s: after the stack has replied all requests are answered", name);
     age_ways(lab, 3);
     ok(nanswered(lab) == 400 && !other_mac_has_no_reply(lab),
@@ -145,16 +148,18 @@ static void test_way(struct lab *lab, struct loader_link *link, const char *name
         ok(true, "%s: the stack's replies # SKIP no TC on this kernel", name);
         return;
     }
-    ok(reply_leaves(LAB_PORT + 1) && neighbour_is_unknown(lab),
+    ok(datagram_leaves(lab, "10.0.0.1", LAB_PORT + 1, true) && neighbour_is_unknown(lab),
        "%s: a neighbour is passed after the stack sent to it from another port", name);
-    ok(reply_leaves_from("10.0.0.3", LAB_PORT) && neighbour_is_unknown(lab),
+    ok(datagram_leaves(lab, "10.0.0.1", LAB_PORT, false) && neighbour_is_unknown(lab),
+       "%s: a neighbour is passed after another's socket sent to it from the port", name);
+    ok(datagram_leaves(lab, "10.0.0.3", LAB_PORT, true) && neighbour_is_unknown(lab),
        "%s: a neighbour is passed after the stack sent to it from another address", name);
-    ok(reply_leaves(LAB_PORT) && from(lab, "10.0.0.2", "10.0.0.1", true),
+    ok(reply_leaves(lab) && from(lab, "10.0.0.2", "10.0.0.1", true),
        "%s: a neighbour that the server replied to is answered", name);
     ok(other_mac_has_no_reply(lab), "%s: another MAC address with its IP address is passed", name);
     loader_invalidate_ways(lab->loader);
     ok(neighbour_is_unknown(lab), "%s: after a change of routes the neighbour is passed", name);
-    ok(reply_leaves(LAB_PORT) && from(lab, "10.0.0.2", "10.0.0.1", true),
+    ok(reply_leaves(lab) && from(lab, "10.0.0.2", "10.0.0.1", true),
        "%s: after another reply of the stack it is answered", name);
     loader_set_ports(lab->loader, &(struct mc_way_port){(uint32_t)lab->ifindex, 77}, 1);
     ok(neighbour_is_unknown(lab), "%s: as a port of another interface this one has no ways back",

@@ -59,7 +59,7 @@ static bool text_becomes(struct lab *lab, const struct shape *shape, const char 
 }
 
 /* The stack sends a datagram of the server, from which the way back is learned. */
-static bool reply_leaves(bool v6)
+static bool reply_leaves(struct lab *lab, bool v6)
 {
     struct sockaddr_storage to = {0}, own = {0};
     socklen_t n = v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
@@ -76,7 +76,7 @@ static bool reply_leaves(bool v6)
         ((struct sockaddr_in *)&to)->sin_addr.s_addr = htonl(LAB_CLIENT);
         ((struct sockaddr_in *)&own)->sin_addr.s_addr = htonl(LAB_SERVER);
     }
-    sent = bind(fd, (struct sockaddr *)&own, n) == 0 &&
+    sent = bind(fd, (struct sockaddr *)&own, n) == 0 && loader_know_socket(lab->loader, fd) == 0 &&
            sendto(fd, "x", 1, 0, (struct sockaddr *)&to, n) == 1;
     close(fd);
     return sent;
@@ -103,7 +103,7 @@ static void test_requests(struct lab *lab, const struct shape *shape)
 
     ok(text_becomes(lab, shape, "set k 0 0 2\r\nxx\r\n", PASS),
        "%s: a source that the stack has not replied to is passed", name);
-    if (!ok(reply_leaves(shape->v6), "%s: the stack replies", name))
+    if (!ok(reply_leaves(lab, shape->v6), "%s: the stack replies", name))
         return;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         ok(text_becomes(lab, shape, rows[i].text, rows[i].verdict), "%s: %s%.*s", name,
@@ -186,7 +186,7 @@ static void test_states(struct lab *lab)
     local_publish(lab->control, &ours);
     loader_invalidate_ways(lab->loader);
     ok(text_becomes(lab, &plain, "delete k\r\n", PASS), "passed after a change of routes");
-    ok(reply_leaves(false) && text_becomes(lab, &plain, "delete k\r\n", REDIRECT),
+    ok(reply_leaves(lab, false) && text_becomes(lab, &plain, "delete k\r\n", REDIRECT),
        "until the stack has replied again");
 }
 
@@ -253,7 +253,7 @@ int main(void)
     lab.ifindex = link.ifindex;
     lab_put(&lab, "small", 5, "v", 1);
     lab_put(&lab, "large", 5, value, sizeof(value));
-    reply_leaves(false);
+    reply_leaves(&lab, false);
     ok(text_becomes(&lab, &(struct shape){0}, "delete k\r\n", PASS), "passed without a ring");
     loader_invalidate_ways(lab.loader);
     if (!ok(xsk_open(&xsk, (unsigned int)link.ifindex, 0, MC_RING_SIZE) == 0, "a ring is opened"))

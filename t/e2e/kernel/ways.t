@@ -5,12 +5,15 @@ request.
 
 A raw socket sends frames with any source and MAC address; another receives what comes back.
 """
+import contextlib
 import socket
 import struct
 
 import client
+import guard
 import kernel
 import netns
+import segments
 import server
 import tap
 from kernel import answer
@@ -212,6 +215,110 @@ def only_replies_of_the_server_make_a_way_known():
         other.sendto(b"x", ("10.77.0.2", PORT))
         other.close()
         tap.is_(m.asked(), (True, 0, 1), "a datagram from another port does not make a way known")
+
+
+SOURCES = ["10.77.0.%d" % i for i in (101, 102, 103)] # of the client: each way is another's
+COLONS = ":".join("%02x" % byte for byte in CLIENTS)
+
+
+@contextlib.contextmanager
+def container(m):
+    """A network namespace on the server's machine that has the server's address, on a macvlan, and
+    knows the client's MAC address."""
+    name = m.pair.server[:-1] + "k"
+    netns.sh("ip", "netns", "add", name)
+    guard.add("netns", name)
+    try:
+        m.ip("link add link sv0 name in0 netns %s type macvlan mode bridge" % name)
+        for words in ["link set lo up", "address add %s/24 dev in0" % m.pair.address(),
+                      "link set in0 up"] + \
+                ["neighbour add %s lladdr %s dev in0" % (one, COLONS) for one in SOURCES]:
+            netns.sh("ip", *words.split(), namespace=name)
+        yield name
+    finally:
+        netns.sh("ip", "netns", "del", name)
+        guard.remove("netns", name)
+
+
+def datagram(ours, to):
+    return segments.ip4(ours[0], to[0], struct.pack("!HHHH", ours[1], to[1], 9, 0) + b"x",
+                        socket.IPPROTO_UDP)
+
+
+def by_datagram_socket(ours, to):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(ours)
+        sock.sendto(b"x", to)
+
+
+def by_raw_socket(ours, to):
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as sock:
+        sock.sendto(datagram(ours, to), to)
+
+
+def by_packet_socket(ours, to):
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+        sock.bind(("in0" if "in0" in [name for _, name in socket.if_nameindex()] else "sv0", 0))
+        sock.send(CLIENTS + OURS + b"\x08\x00" + datagram(ours, to))
+
+
+SENDERS = (by_datagram_socket, by_raw_socket, by_packet_socket)
+
+
+def teaches_nothing(m, namespace, whose, senders):
+    """Datagrams from the server's address and port that these send."""
+    ours = m.pair.address(), m.server.port
+    for source, send in zip(SOURCES, senders):
+        name = "%s, %s" % (whose, send.__name__.replace("_", " "))
+        netns.sh("ip", "address", "add", source + "/24", "dev", "cl0", namespace=m.pair.client)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.bind((source, 0))
+            sock.settimeout(5 * tap.SLOW)
+            with netns.inside(namespace):
+                send(ours, sock.getsockname())
+            tap.is_(sock.recvfrom(100), (b"x", ours), "%s: a datagram of the server's port" % name)
+        tap.is_(m.asked(source), (True, 0, 1), "%s: it does not make a way known" % name)
+        tap.is_(m.asked(source), (True, 1, 0), "%s: the server's reply does" % name)
+
+
+@tap.case
+def a_container_with_the_servers_address():
+    for mode in "native", "tc":
+        with Machines(mode=mode) as m, container(m) as namespace:
+            teaches_nothing(m, namespace, "a macvlan, " + mode, SENDERS)
+
+
+@tap.case
+def other_sockets_of_this_machine():
+    with Machines() as m:
+        teaches_nothing(m, m.pair.server, "this machine", SENDERS[1:])
+
+
+@tap.case
+def a_container_beside_a_connection():
+    """It sends a segment of the connection, to another MAC address."""
+    for mode in "native", "tc":
+        with Machines(mode=mode, words=("tcp=on",)) as m, container(m) as namespace:
+            stream = client.tcp(m.pair.address(), m.server.port)
+            ours, to = stream.sock.getpeername(), stream.sock.getsockname()
+            tap.ok(server.wait_for(lambda: answered_over_tcp(m, stream)),
+                   "%s: the kernel answers on a connection" % mode)
+            with netns.inside(namespace), \
+                    socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+                sock.bind(("in0", 0))
+                sock.send(OTHER_MAC + OURS + b"\x08\x00" + segments.ip4(
+                    ours[0], to[0], segments.tcp(ours, to, 7, 7, segments.ACK,
+                                                 options=segments.stamps(7, 7))))
+            tap.ok(answered_over_tcp(m, stream),
+                   "%s: it still does after a segment of another's to another MAC address" % mode)
+            stream.close()
+
+
+def answered_over_tcp(m, stream):
+    """Whether the kernel answers a get on this connection."""
+    before = m.counts()["tcp_answered"]
+    stream.send(b"get k\r\n")
+    return stream.exactly(len(HIT)) == HIT and m.counts()["tcp_answered"] == before + 1
 
 
 tap.run()
