@@ -69,6 +69,7 @@ enum {
     MC_ITEM_SIZED = 1 << 10,  /* counted by size */
     MC_ITEM_COPY = 1 << 11,   /* not reachable: what was read from flash, for a reply */
     MC_ITEM_SUMMED = 1 << 12, /* the sum of its wire bytes stands behind them */
+    MC_ITEM_READ = 1 << 13,   /* read since it was stored or its value went to flash */
     MC_ITEM_PASS = MC_ITEM_CHUNKED | MC_ITEM_CHUNK | MC_ITEM_EXTERN | MC_ITEM_STALE | MC_ITEM_WON |
                    MC_ITEM_BINKEY,
 };

@@ -46,24 +46,33 @@ static bool walk_buffer(const struct walk *walk)
     return true;
 }
 
-bool flash_compact(struct flash *flash, double share, flash_visit *visit, void *context)
+/* Visits the objects of a page that was taken; NULL: none was. */
+static bool walk_page(struct flash *flash, struct page *page, flash_visit *visit, void *context)
 {
     uint32_t size = flash->config.buffer_bytes;
-    struct walk walk = {.flash = flash, .visit = visit, .context = context};
+    struct walk walk = {.flash = flash, .page = page, .visit = visit, .context = context};
     struct iovec iov;
-    bool whole = true;
+    bool whole;
 
-    walk.bytes = malloc(size);
-    walk.page = walk.bytes ? page_take_fragmented(flash, share) : NULL;
-    if (!walk.page) {
-        free(walk.bytes);
+    if (!page)
         return false;
-    }
+    walk.bytes = malloc(size);
+    whole = walk.bytes != NULL;
     iov = (struct iovec){walk.bytes, size};
-    walk.version = page_version(walk.page);
+    walk.version = page_version(page);
     for (; whole && walk.base < flash->config.page_bytes; walk.base += size)
-        whole = page_read(walk.page, &iov, 1, walk.base) == 0 && walk_buffer(&walk);
-    page_compacted(flash, walk.page);
+        whole = page_read(page, &iov, 1, walk.base) == 0 && walk_buffer(&walk);
+    page_compacted(flash, page);
     free(walk.bytes);
     return true;
+}
+
+bool flash_compact(struct flash *flash, double share, flash_visit *visit, void *context)
+{
+    return walk_page(flash, page_take_fragmented(flash, share), visit, context);
+}
+
+bool flash_compact_oldest(struct flash *flash, flash_visit *visit, void *context)
+{
+    return walk_page(flash, page_take_oldest(flash), visit, context);
 }

@@ -63,8 +63,8 @@ struct flash_at {
 /* --- writing ------------------------------------------------------------ */
 
 /*
- * Appends an object; may wait for the disk. False: there is no room, or writing failed, or the
- * object is longer than a buffer.
+ * Appends an object; may wait for the disk. False: there is no room, as flash_hold says, or writing
+ * failed, or the object is longer than a buffer.
  */
 bool flash_write(struct flash *flash, enum flash_bucket bucket, const struct iovec *iov, int niov,
                  struct flash_at *at);
@@ -112,6 +112,13 @@ typedef bool flash_visit(void *context, const struct flash_at *at, const char *b
  * visitor writes the used ones elsewhere and drops them here. False: there is no such page.
  */
 bool flash_compact(struct flash *flash, double share, flash_visit *visit, void *context);
+/* The same with the oldest page, however much of it is used. */
+bool flash_compact_oldest(struct flash *flash, flash_visit *visit, void *context);
+/*
+ * Until the next call flash_write gives up no page as long as flash_compact with this share has one
+ * to take or is at one: what it would write has to wait. 0: it gives up the oldest page at once.
+ */
+void flash_hold(struct flash *flash, double share);
 
 /* --- statistics --------------------------------------------------------- */
 

@@ -84,6 +84,7 @@ struct flash {
     uint32_t nfree;
     uint32_t last_version;
     uint32_t nfailed;          /* writes that failed in a row */
+    double hold;               /* share below which a page is worth waiting for; 0: none is */
     struct flash_stats counts; /* what is not counted from the pages */
 
     uint64_t objects_read, bytes_read; /* atomic */
@@ -93,7 +94,10 @@ struct flash {
 };
 
 /* pages.c */
-/* A free page for a bucket; if there is none, evicts the oldest. NULL: all are being filled. */
+/*
+ * A free page for a bucket; if there is none, evicts the oldest. NULL: all are being filled, or
+ * compaction will free one.
+ */
 struct page *page_take(struct flash *flash, enum flash_bucket bucket);
 /* It is full. */
 void page_close(struct flash *flash, struct page *page);
@@ -103,6 +107,8 @@ void page_written(struct flash *flash, struct page *page);
 void page_discard(struct flash *flash, struct page *page);
 void page_count_object(struct flash *flash, struct page *page, uint32_t nbytes);
 struct page *page_take_fragmented(struct flash *flash, double share);
+/* The oldest that can be compacted. */
+struct page *page_take_oldest(struct flash *flash);
 void page_compacted(struct flash *flash, struct page *page);
 
 /* write.c */

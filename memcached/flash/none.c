@@ -75,6 +75,17 @@ bool flash_compact(struct flash *flash, double share, flash_visit *visit, void *
     return false;
 }
 
+bool flash_compact_oldest(struct flash *flash, flash_visit *visit, void *context)
+{
+    (void)flash, (void)visit, (void)context;
+    return false;
+}
+
+void flash_hold(struct flash *flash, double share)
+{
+    (void)flash, (void)share;
+}
+
 void flash_stats(struct flash *flash, struct flash_stats *out)
 {
     (void)flash;

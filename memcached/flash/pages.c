@@ -38,7 +38,7 @@ static bool may_use(const struct page *page, enum flash_bucket bucket)
 }
 
 /* failed: one of those whose last write failed, else one of the others. */
-static struct page *find_free(struct flash *flash, enum flash_bucket bucket, bool failed)
+static struct page *find_free(const struct flash *flash, enum flash_bucket bucket, bool failed)
 {
     struct page *found = NULL;
 
@@ -53,6 +53,16 @@ static struct page *find_free(struct flash *flash, enum flash_bucket bucket, boo
             found = page;
     }
     return found;
+}
+
+/* Pages that a bucket may use. */
+static uint32_t count_free(const struct flash *flash, enum flash_bucket bucket)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < flash->npages; i++)
+        n += flash->pages[i].state == PAGE_FREE && may_use(&flash->pages[i], bucket);
+    return n;
 }
 
 /* Versions are given in order, and wrap after more bytes than a disk can write in its life. */
@@ -97,12 +107,62 @@ static struct page *find_page(struct flash *flash, enum flash_bucket bucket)
     return page ? page : find_free(flash, bucket, true);
 }
 
+/* --- which page is compacted ---------------------------------------------- */
+
+static bool may_compact(const struct page *page)
+{
+    return page->state == PAGE_CLOSED && !page->compacting && !page->compacted &&
+           page->bucket != FLASH_LOWTTL;
+}
+
+static struct page *find_fragmented(const struct flash *flash, double share)
+{
+    struct page *found = NULL;
+
+    share *= (double)(flash->npages - flash->nfree) / flash->npages;
+    for (uint32_t i = 0; i < flash->npages; i++) {
+        struct page *page = &flash->pages[i];
+
+        if (may_compact(page) && (double)page->nused < share * (double)page->nwritten &&
+            (!found || page->nused < found->nused))
+            found = page;
+    }
+    return found;
+}
+
+static bool is_compacting(const struct flash *flash)
+{
+    for (uint32_t i = 0; i < flash->npages; i++)
+        if (flash->pages[i].compacting)
+            return true;
+    return false;
+}
+
+/* --- taking one into use --------------------------------------------------- */
+
+/* A bucket other than that of compaction leaves it one page, so that it need not evict one. */
+static bool leaves_none(const struct flash *flash, enum flash_bucket bucket)
+{
+    return bucket != FLASH_COMPACT && flash->npages >= SPARE_FROM && flash->nfailed == 0 &&
+           !find_free(flash, bucket, false);
+}
+
+/* Whether a page would be evicted for the bucket, although compaction will free one. */
+static bool must_wait(const struct flash *flash, enum flash_bucket bucket)
+{
+    uint32_t nspare = flash->npages >= SPARE_FROM;
+
+    return flash->hold > 0 && bucket != FLASH_COMPACT && flash->nfailed == 0 &&
+           count_free(flash, bucket) <= nspare &&
+           (is_compacting(flash) || find_fragmented(flash, flash->hold));
+}
+
 struct page *page_take(struct flash *flash, enum flash_bucket bucket)
 {
     struct page *page;
 
     pthread_mutex_lock(&flash->lock);
-    page = find_page(flash, bucket);
+    page = must_wait(flash, bucket) ? NULL : find_page(flash, bucket);
     if (page) {
         flash->last_version += flash->last_version == UINT32_MAX ? 2 : 1;
         flash->nfree--;
@@ -111,11 +171,9 @@ struct page *page_take(struct flash *flash, enum flash_bucket bucket)
         page->bucket = bucket;
         __atomic_store_n(&page->open, bucket + 1u, __ATOMIC_RELAXED);
         set_version(page, flash->last_version);
+        if (leaves_none(flash, bucket))
+            evict_oldest(flash, bucket);
     }
-    /* Keeps one page free for compaction, so that it need not evict one to free others. */
-    if (page && bucket != FLASH_COMPACT && flash->npages >= SPARE_FROM && flash->nfailed == 0 &&
-        !find_free(flash, bucket, false))
-        evict_oldest(flash, bucket);
     pthread_mutex_unlock(&flash->lock);
     return page;
 }
@@ -199,24 +257,44 @@ bool flash_is_there(const struct flash *flash, const struct flash_at *at)
 
 /* --- compaction --------------------------------------------------------- */
 
+static struct page *begin_compacting(struct page *page)
+{
+    if (page)
+        page->compacting = true;
+    return page;
+}
+
 struct page *page_take_fragmented(struct flash *flash, double share)
+{
+    struct page *page;
+
+    pthread_mutex_lock(&flash->lock);
+    page = begin_compacting(find_fragmented(flash, share));
+    pthread_mutex_unlock(&flash->lock);
+    return page;
+}
+
+struct page *page_take_oldest(struct flash *flash)
 {
     struct page *found = NULL;
 
     pthread_mutex_lock(&flash->lock);
-    share *= (double)(flash->npages - flash->nfree) / flash->npages;
     for (uint32_t i = 0; i < flash->npages; i++) {
         struct page *page = &flash->pages[i];
 
-        if (page->state == PAGE_CLOSED && !page->compacting && !page->compacted &&
-            page->bucket != FLASH_LOWTTL && (double)page->nused < share * (double)page->nwritten &&
-            (!found || page->nused < found->nused))
+        if (may_compact(page) && (!found || page->version < found->version))
             found = page;
     }
-    if (found)
-        found->compacting = true;
+    begin_compacting(found);
     pthread_mutex_unlock(&flash->lock);
     return found;
+}
+
+void flash_hold(struct flash *flash, double share)
+{
+    pthread_mutex_lock(&flash->lock);
+    flash->hold = share;
+    pthread_mutex_unlock(&flash->lock);
 }
 
 void page_compacted(struct flash *flash, struct page *page)

@@ -524,7 +524,7 @@ const struct option_row option_table[] = {
      FIELD(ext.drop_unread),
      EXTSTORE,
      SHOWN(61, "ext_drop_unread", SHOW_YES_NO, ext.drop_unread),
-     .help = "don't re-write unread values during compaction"},
+     .help = "compaction drops unread values (see ext_drop_under)"},
     {.name = "ext_recache_rate",
      .argument = "<num>",
      .kind = OPTION_U32,
@@ -552,7 +552,7 @@ const struct option_row option_table[] = {
      EXT_NUMBER("ext_drop_under"),
      RANGE(0, UINT32_MAX),
      SHOWN(58, "ext_drop_under", SHOW_U32, ext.drop_under),
-     .help = "drop COLD items when fewer than this many free pages\n"
+     .help = "with ext_drop_unread: drop when fewer than this many free pages\n"
              "(default: a quarter of them; 0 with ext_compact_under)"},
     {.name = "ext_max_frag",
      .argument = "<num>",
@@ -563,7 +563,7 @@ const struct option_row option_table[] = {
      RANGE(-DBL_MIN, DBL_MAX), /* 0 too */
      .fallback = "0.8",
      SHOWN(59, "ext_max_frag", SHOW_REAL, ext.max_frag),
-     .help = "max page fragmentation to tolerate"},
+     .help = "max page fragmentation to tolerate. 0: any"},
     {.name = "slab_automove_freeratio",
      .argument = "<num>",
      .kind = OPTION_REAL,

@@ -12,9 +12,8 @@
 
 struct compact_pass {
     struct store *store;
-    struct store_flash_rules rules;
     rel_time now;
-    bool drop_cold;
+    bool drop;     /* what was not read since it went to flash */
     bool reported; /* its start, to the watchers, for whom the following fields are */
     struct flash_at last;
     uint64_t rescues, lost, skipped; /* before */
@@ -77,24 +76,28 @@ static struct mc_item *find_owner(const struct compact_pass *pass, struct slice 
     return item && item_is_external(item) && same_place(external_place(item), at) ? item : NULL;
 }
 
-/* Whether the item is not worth being written again. Under the stripe. */
-static bool is_unwanted(const struct compact_pass *pass, const struct mc_item *item)
-{
-    bool unread = lru_segment_of(item) == LRU_COLD && !(item->flags & MC_ITEM_ACTIVE);
-
-    return unread && (pass->drop_cold || pass->rules.drop_unread);
-}
-
-/* Points an item to the new place of its object. Under the stripe. */
+/*
+ * Points an item to the new place of its object. Its holders may be reading the old place, so while
+ * it has some another item takes its place. Under the stripe.
+ */
 static bool move_owner(const struct compact_pass *pass, struct mc_item *old,
                        const struct table_spot *spot, const struct flash_at *at)
 {
     struct store *store = pass->store;
-    struct mc_item *item = external_new(store, old, at, pass->now);
+    struct mc_item *item;
 
+    /* Acquire: pairs with the release of the last holder that let go. */
+    if (__atomic_load_n(&old->refcount, __ATOMIC_ACQUIRE) == 1) {
+        flash_drop(store->config.flash, external_place(old), external_nbytes(old));
+        *external_place(old) = *at;
+        item_clear_flags(old, MC_ITEM_READ);
+        return true;
+    }
+    item = external_new(store, old, at, pass->now);
     if (!item)
         return false;
     external_swap(store, item, old, spot, lru_segment_of(old));
+    item_put(store, old);
     return true;
 }
 
@@ -114,7 +117,7 @@ static enum outcome judge(const struct compact_pass *pass, struct slice name, ui
     item = find_owner(pass, name, hash, at, &spot);
     if (item && flush_is_dead_at(item, spot.head, flush_epoch(store), pass->now)) {
         reclaim_unlink(store, item, hash, &spot);
-    } else if (item && is_unwanted(pass, item)) {
+    } else if (item && pass->drop && !(item->flags & MC_ITEM_READ)) {
         outcome = OBJECT_SKIPPED;
         reclaim_unlink(store, item, hash, &spot);
     } else if (item) {
@@ -144,7 +147,6 @@ static void rescue(struct compact_pass *pass, struct slice name, uint64_t hash,
     moved = old && move_owner(pass, old, &spot, &to);
     lock_release(stripe, LOCK_STRIPE);
     if (moved) {
-        item_put(store, old);
         atomic_count(&store->compact_rescues);
     } else {
         flash_drop(store->config.flash, &to, nbytes);
@@ -175,17 +177,28 @@ static bool visit(void *context, const struct flash_at *at, const char *bytes, u
     return !__atomic_load_n(&pass->store->spiller.stop, __ATOMIC_RELAXED);
 }
 
+/*
+ * Nothing is dropped as long as a page has holes enough: moving what is used out of it frees space
+ * as well.
+ */
 unsigned int compact_round(struct store *store, rel_time now)
 {
     struct compact_pass pass = {.store = store, .now = now};
-    uint32_t nfree = flash_nfree(store->config.flash);
+    struct flash *flash = store->config.flash;
+    uint32_t nfree = flash_nfree(flash);
+    struct store_flash_rules rules;
     bool done;
 
-    store_flash_rules(store, &pass.rules);
-    if (nfree >= pass.rules.compact_under)
+    store_flash_rules(store, &rules);
+    if (nfree >= rules.compact_under)
         return 0;
-    pass.drop_cold = nfree < pass.rules.drop_under;
-    done = flash_compact(store->config.flash, pass.rules.max_frag, visit, &pass);
+    done = flash_compact(flash, rules.max_frag, visit, &pass);
+    if (!done && rules.drop_unread && nfree < rules.drop_under) {
+        pass.drop = true;
+        done = flash_compact_oldest(flash, visit, &pass);
+    }
     report_end(&pass);
+    if (done)
+        background_wake(&store->spiller.spill);
     return done;
 }

@@ -21,6 +21,7 @@ struct mc_item *external_new(struct store *store, const struct mc_item *like,
     item->refcount = 1;
     item_new_flags(item,
                    (__atomic_load_n(&like->flags, __ATOMIC_RELAXED) & ITEM_MARKS) | MC_ITEM_EXTERN);
+    item_clear_flags(item, MC_ITEM_READ);
     item->clsid = (__u8)clsid;
     item->nkey = like->nkey;
     item->nsuffix = like->nsuffix;

@@ -44,8 +44,8 @@ static inline bool external_is_lost(const struct store *store, const struct mc_i
 }
 
 /*
- * An item like the given one, with its value at `at`; a new one with one holder. Takes over the
- * object, as long as there is memory. NULL: no memory.
+ * An item like the given one, with its value at `at`, where it has not been read yet; a new one
+ * with one holder. Takes over the object, as long as there is memory. NULL: no memory.
  */
 struct mc_item *external_new(struct store *store, const struct mc_item *like,
                              const struct flash_at *at, rel_time now);

@@ -60,7 +60,8 @@ static inline rel_time item_age(const struct mc_item *item, rel_time now)
 
 /* Flags that are copied with an item when it moves to another chunk. */
 enum {
-    ITEM_MARKS = MC_ITEM_FETCHED | MC_ITEM_ACTIVE | MC_ITEM_STALE | MC_ITEM_WON | MC_ITEM_BINKEY
+    ITEM_MARKS = MC_ITEM_FETCHED | MC_ITEM_ACTIVE | MC_ITEM_READ | MC_ITEM_STALE | MC_ITEM_WON |
+                 MC_ITEM_BINKEY
 };
 
 /*
@@ -81,7 +82,7 @@ static inline void item_set_flags(struct mc_item *item, unsigned int flags)
 /* The item was read so many times, not 0: from the second read on the LRU keeps it. */
 static inline void item_mark_reads(struct mc_item *item, unsigned int reads)
 {
-    unsigned int flags = MC_ITEM_FETCHED;
+    unsigned int flags = MC_ITEM_FETCHED | MC_ITEM_READ;
 
     if (reads > 1 || item->flags & MC_ITEM_FETCHED)
         flags |= MC_ITEM_ACTIVE;

@@ -237,8 +237,11 @@ unsigned int spill_round(struct store *store, rel_time now)
 {
     struct spill_pass pass = {.store = store, .now = now};
     unsigned int nwritten = 0;
+    bool compacts;
 
     store_flash_rules(store, &pass.rules);
+    compacts = flash_nfree(store->config.flash) < pass.rules.compact_under;
+    flash_hold(store->config.flash, compacts ? pass.rules.max_frag : 0);
     pass.donor = stub_reserve_round(store, &pass.rules);
     for (unsigned int clsid = store->slabs.nclasses; clsid >= 1; clsid--)
         if (store->slabs.classes[clsid].size > pass.rules.item_size)

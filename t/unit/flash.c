@@ -416,6 +416,74 @@ static void compaction_takes_the_page_that_is_kept_free(void)
     close_lab(&lab);
 }
 
+static bool see_object(void *context, const struct flash_at *at, const char *bytes, uint32_t nbytes)
+{
+    struct moving *moving = context;
+
+    (void)at, (void)nbytes;
+    memcpy(&moving->nlast, bytes, sizeof(moving->nlast));
+    moving->nseen++;
+    return true;
+}
+
+static void the_oldest_page_can_be_compacted(void)
+{
+    enum { N = 2 * PER_PAGE + 1 };
+    struct moving moving = {0};
+    struct lab lab;
+
+    open_plain(&lab);
+    for (unsigned int i = 0; i < N; i++)
+        put(&lab, FLASH_DEFAULT, i);
+    ok(flash_compact_oldest(lab.flash, see_object, &moving) && moving.nseen == PER_PAGE &&
+           moving.nlast == PER_PAGE - 1,
+       "the oldest page is visited although it has no holes");
+    ok(flash_compact_oldest(lab.flash, see_object, &moving) && moving.nlast == 2 * PER_PAGE - 1,
+       "then the next one");
+    ok(!flash_compact_oldest(lab.flash, see_object, &moving),
+       "none is visited a second time, or while it is filled");
+    close_lab(&lab);
+}
+
+/* Writes an object to a page of its own. False: there is none. */
+static bool put_page(struct lab *lab, struct flash_at *at)
+{
+    char object[OBJECT];
+    const struct iovec iov = {object, OBJECT};
+
+    for (unsigned int i = 0; i < PER_PAGE; i++) {
+        fill(object, i);
+        if (!flash_write(lab->flash, FLASH_DEFAULT, &iov, 1, i ? &(struct flash_at){0} : at))
+            return false;
+    }
+    return true;
+}
+
+static void a_page_is_kept_while_another_can_be_compacted(void)
+{
+    enum { N = 2 * PAGES };
+    static const enum flash_bucket buckets[2] = {FLASH_DEFAULT, FLASH_DEFAULT};
+    struct flash_at at[N] = {{0}}, more;
+    struct lab lab = {0};
+    struct flash_stats stats;
+
+    open_lab(&lab, buckets, 2);
+    for (unsigned int i = 0; i < N - 1; i++)
+        put_page(&lab, &at[i]);
+    /* Makes holes in a page; what is dropped twice is counted twice. */
+    for (unsigned int i = 0; i < PER_PAGE / 2; i++)
+        flash_drop(lab.flash, &at[3], OBJECT);
+    flash_hold(lab.flash, 0.8);
+    ok(!put_page(&lab, &more), "no object is written to the last free page");
+    stats = stats_of(&lab);
+    ok(stats.page_evictions == 0 && flash_nfree(lab.flash) == 1,
+       "no page is given up while one can be compacted");
+    flash_hold(lab.flash, 0.1);
+    ok(put_page(&lab, &more) && stats_of(&lab).page_evictions == 1,
+       "the oldest one is when none has holes enough");
+    close_lab(&lab);
+}
+
 /* --- failures ------------------------------------------------------------------ */
 
 static void a_file_that_fails_gives_no_bytes(void)
@@ -541,6 +609,8 @@ int main(void)
     buckets_have_pages_of_their_own();
     compaction_visits_the_objects_of_a_page();
     compaction_takes_the_page_that_is_kept_free();
+    the_oldest_page_can_be_compacted();
+    a_page_is_kept_while_another_can_be_compacted();
     a_file_that_fails_gives_no_bytes();
     a_bad_page_is_set_aside();
     a_disk_that_fails_for_a_while();

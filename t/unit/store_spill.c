@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which values the spill thread writes to flash. */
+/* Which values the spill thread writes to flash, and which of them compaction keeps. */
 #include <unistd.h>
 
 #include "store/external.h"
 #include "t/unit/store_fixture.h"
 
-enum { NOW = 100, AGE = 10, LATER = NOW + 100, PAGE = 4 << 20 };
+enum { NOW = 100, AGE = 10, LATER = NOW + 100, PAGE = 64 << 10, NVALUES = 150 };
 
 struct lab {
     char file[64];
@@ -78,6 +78,148 @@ static bool is_on_flash(struct lab *lab, const char *key)
     return item_is_external(find(lab, key, &spot));
 }
 
+/* --- compaction ------------------------------------------------------------ */
+
+/* Compacts whenever it may, by these rules. */
+static void set_compaction(struct lab *lab, double max_frag, bool drop_unread, uint32_t drop_under)
+{
+    struct store_flash_rules rules;
+
+    store_flash_rules(lab->f.store, &rules);
+    rules.max_frag = max_frag;
+    rules.drop_unread = drop_unread;
+    rules.drop_under = drop_under;
+    rules.compact_under = UINT32_MAX;
+    store_set_flash_rules(lab->f.store, &rules);
+}
+
+static const char *name_of(int i)
+{
+    static char key[16];
+
+    snprintf(key, sizeof(key), "key%d", i);
+    return key;
+}
+
+/* Values on flash in two full pages and more. */
+static void fill(struct lab *lab)
+{
+    open_lab(lab);
+    for (int i = 0; i < NVALUES; i++)
+        put(lab, name_of(i));
+    while (spill_round(lab->f.store, LATER) > 0)
+        continue;
+}
+
+static void read_value(struct lab *lab, const char *key)
+{
+    struct mc_item *item = store_get(lab->f.local, fixture_slice(key), LATER);
+
+    if (item)
+        store_put(lab->f.local, item);
+}
+
+static void delete_value(struct lab *lab, const char *key)
+{
+    store_delete(lab->f.local, fixture_slice(key), 0, LATER);
+}
+
+static int count_there(struct lab *lab)
+{
+    struct table_spot spot;
+    int n = 0;
+
+    for (int i = 0; i < NVALUES; i++)
+        n += find(lab, name_of(i), &spot) != NULL;
+    return n;
+}
+
+static struct store_flash_stats stats_of(struct lab *lab)
+{
+    struct store_flash_stats stats;
+
+    store_flash_stats(lab->f.store, &stats);
+    return stats;
+}
+
+static void only_drop_unread_drops(void)
+{
+    struct lab lab;
+
+    fill(&lab);
+    set_compaction(&lab, 0, false, UINT32_MAX);
+    ok(compact_round(lab.f.store, LATER) == 0 && count_there(&lab) == NVALUES,
+       "without drop_unread no page is compacted for unread values");
+    set_compaction(&lab, 0, true, 0);
+    ok(compact_round(lab.f.store, LATER) == 0 && count_there(&lab) == NVALUES,
+       "nor with it while drop_under pages are free");
+    close_lab(&lab);
+}
+
+static void read_once_is_kept(void)
+{
+    struct store_flash_stats stats;
+    struct table_spot spot;
+    struct lab lab;
+    int n;
+
+    fill(&lab);
+    read_value(&lab, "key0");
+    set_compaction(&lab, 0, true, UINT32_MAX);
+    ok(compact_round(lab.f.store, LATER) == 1, "drop_unread: the oldest page is compacted");
+    stats = stats_of(&lab);
+    n = count_there(&lab);
+    ok(stats.compact_rescues == 1 && is_on_flash(&lab, "key0"),
+       "a value that was read once since it went to flash is moved");
+    ok(stats.compact_skipped > 10 && n == NVALUES - (int)stats.compact_skipped &&
+           !find(&lab, "key1", &spot),
+       "the unread ones of that page are dropped");
+    ok(stats.files.page_reclaims == 1, "the page is free");
+    set_compaction(&lab, 0.9, true, UINT32_MAX);
+    while (compact_round(lab.f.store, LATER) > 0)
+        continue;
+    ok(!find(&lab, name_of(n - 1), &spot), "so are those of the next pages");
+    close_lab(&lab);
+}
+
+static void holes_go_first(void)
+{
+    struct store_flash_stats stats;
+    struct lab lab;
+
+    fill(&lab);
+    for (int i = 1; i < 60; i++)
+        delete_value(&lab, name_of(i));
+    set_compaction(&lab, 0.9, true, UINT32_MAX);
+    ok(compact_round(lab.f.store, LATER) == 1, "a page with holes is compacted");
+    stats = stats_of(&lab);
+    ok(stats.compact_skipped == 0 && stats.compact_rescues > 0 && count_there(&lab) == NVALUES - 59,
+       "nothing of it is dropped, read or not");
+    ok(stats.compact_lost == 0 && is_on_flash(&lab, "key0"), "its values are moved");
+    close_lab(&lab);
+}
+
+/* While somebody holds an item its place does not change under him. */
+static void a_held_item_keeps_its_place(void)
+{
+    struct flash_at before, after;
+    struct mc_item *held;
+    struct table_spot spot;
+    struct lab lab;
+
+    fill(&lab);
+    held = store_get(lab.f.local, fixture_slice("key0"), LATER);
+    before = *external_place(held);
+    set_compaction(&lab, 0, true, UINT32_MAX);
+    compact_round(lab.f.store, LATER);
+    after = *external_place(held);
+    ok(memcmp(&before, &after, sizeof(before)) == 0 && find(&lab, "key0", &spot) != held,
+       "an item that is held while its value is moved is replaced");
+    ok(is_on_flash(&lab, "key0"), "its key has the value at the new place");
+    store_put(lab.f.local, held);
+    close_lab(&lab);
+}
+
 int main(void)
 {
     struct lab lab;
@@ -92,5 +234,9 @@ int main(void)
     ok(is_on_flash(&lab, "idle"), "an old value that nobody reads goes to flash");
     ok(!is_on_flash(&lab, "served"), "one that the kernel serves stays in memory");
     close_lab(&lab);
+    only_drop_unread_drops();
+    read_once_is_kept();
+    holes_go_first();
+    a_held_item_keeps_its_place();
     return done();
 }

@@ -15,17 +15,13 @@ import binary
 import client
 import server
 import tap
+from flash import EAGER, SMALL, Flash, is_built_in, key, value
 
-HELP = server.run("-h", user=False)[1]
-if "ext_path" not in HELP:
+if not is_built_in():
     tap.is_(server.run("-U", "0", "-o", "ext_path=/tmp/x:64m")[::2],
             (64, "This server is not built with extstore support.\n"),
             "a build without flash storage refuses the option")
     tap.run()
-
-# Every cold value goes to flash at once, in small pages.
-EAGER = "ext_item_age=0,ext_item_size=100"
-SMALL = "ext_page_size=2,ext_wbuf_size=1"
 
 GET_KEYS = ["get_extstore", "get_aborted_extstore", "get_oom_extstore", "recache_from_extstore",
             "miss_from_extstore", "badcrc_from_extstore"]
@@ -37,59 +33,6 @@ KEYS = ["extstore_" + key for key in (
 SETTINGS = ["ext_item_size", "ext_item_age", "ext_low_ttl", "ext_recache_rate", "ext_wbuf_size",
             "ext_compact_under", "ext_drop_under", "ext_max_frag", "slab_automove_freeratio",
             "ext_drop_unread"]
-
-
-class Flash(server.Server):
-    """A server with a flash file of its own. options: of -o behind the file."""
-
-    def __init__(self, *arguments, options=EAGER, size="64m", page=SMALL, **named):
-        self.file = os.path.join(server.scratch(), "flash")
-        words = [w for w in (page, "ext_path=%s:%s" % (self.file, size), options) if w]
-        super().__init__("-o", ",".join(words), *arguments, udp=False, **named)
-
-    def count(self, key):
-        return int(self.stats()[key])
-
-    def spilled(self, n):
-        """Waits until that many values are on flash."""
-        return server.wait_for(lambda: self.count("extstore_objects_used") >= n)
-
-    def in_memory(self):
-        """Classes with values: above the smallest, which have the keys of values on flash."""
-        return [n for n in self.stats("items") if n.endswith(":number") and
-                int(n.split(":")[1]) > 3]
-
-    def uncache(self):
-        """Drops the file from the page cache, so that values are read from the disk. (A write
-        buffer stays in memory.)"""
-        fd = os.open(self.file, os.O_RDWR)
-        os.fsync(fd)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(fd)
-
-    def write_out(self, c):
-        """Fills the write buffer with other values, until what was in it is in the file. (A value
-        is counted as written when it is in the buffer.)"""
-        fillers = [b"filler%d;" % i * 33000 for i in range(10)]
-
-        def written():
-            with open(self.file, "rb") as file:
-                data = file.read()
-            return all(filler in data for filler in fillers[:3])
-
-        for i, filler in enumerate(fillers):
-            c.set(b"filler%d" % i, filler)
-        tap.ok(server.wait_for(written, every=0.1), "the write buffer is written")
-
-
-def value(key, generation=0, size=2000):
-    """A value that has its key in each part."""
-    word = b"%s#%d;" % (key, generation)
-    return (word * (size // len(word) + 1))[:size]
-
-
-def key(i):
-    return b"key%d" % i
 
 
 # --- options ------------------------------------------------------------------
@@ -360,7 +303,7 @@ def two_keys_many_times_in_one_get():
 
 @tap.case
 def under_the_filter_of_system_calls():
-    if "drop_privileges" not in HELP:
+    if not server.is_built_with("drop_privileges"):
         return tap.diag("this build has no filter")
     with Flash("-o", "drop_privileges", options=EAGER + ",ext_threads=2") as s:
         c = s.stream()
@@ -542,14 +485,6 @@ def files_for_kinds_of_values():
                    for i in range(60) for w in (b"long", b"short")), "all values are returned")
 
 
-def has_room(memcached, sizes):
-    """Whether the slab classes for items of these sizes have room for some more."""
-    slabs = memcached.stats("slabs")
-    classes = {int(v): k.split(":")[0] for k, v in slabs.items() if k.endswith(":chunk_size")}
-    return all(int(slabs[classes[min(n for n in classes if n >= size)] + ":free_chunks"]) >= 60
-               for size in sizes)
-
-
 @tap.case
 def flash_holds_ten_times_the_memory():
     with Flash("-m", "8", options="ext_item_size=300", size="128m") as s:
@@ -558,7 +493,7 @@ def flash_holds_ten_times_the_memory():
             c.all(b"".join(b"set %s 0 0 2000 noreply\r\n%s\r\n" % (key(i), value(key(i)))
                            for i in range(n, n + 50)))
             # No faster than values leave memory; the first ones find room anyway.
-            server.wait_for(lambda: n < 3000 or has_room(s, (72, 2080)), 10)
+            server.wait_for(lambda: n < 3000 or s.has_room((72, 2080)), 10)
         stats = s.stats()
         tap.ok(int(stats["extstore_bytes_used"]) > 70 << 20, "80 MB of values go through 8 MB")
         tap.ok(int(stats["curr_items"]) > 36000, "nearly all of them are kept")
@@ -570,90 +505,6 @@ def flash_holds_ten_times_the_memory():
         got = [c.get(k) for k in keys]
         tap.ok(all(v in (None, value(k)) for k, v in zip(keys, got)), "all values are right")
         tap.ok(got.count(None) < 250, "few values are missing")
-
-
-# --- compaction -----------------------------------------------------------------
-
-@tap.case
-def compaction_keeps_used_values():
-    options = EAGER + ",ext_compact_under=100,ext_drop_under=0,ext_max_frag=0.9"
-    with Flash(options=options, size="12m") as s:
-        c = s.stream()
-        keys = [key(i) for i in range(1500)]
-        for k in keys:
-            c.set(k, value(k, size=4000))
-        tap.ok(s.spilled(1400), "values are on flash")
-        for i, k in enumerate(keys):
-            if i % 3:
-                c.ask(b"delete %s\r\n" % k)
-        s.write_out(c)
-        tap.ok(server.wait_for(lambda: s.count("extstore_compact_rescues") >= 100),
-               "pages with many holes are compacted")
-        got = [c.get(k) for k in keys]
-        tap.ok(all(v == (None if i % 3 else value(k, size=4000))
-                   for i, (k, v) in enumerate(zip(keys, got))), "no value is lost or reappears")
-        tap.is_(s.count("extstore_compact_lost"), 0, "none is counted as lost")
-        buckets = {v for k, v in s.stats("extstore").items() if k.endswith(":bucket")}
-        tap.ok("1" in buckets, "moved values are in pages of their own")
-
-
-def half_deleted(options):
-    """The counters of a server with 20 pages after every second one of 6,800 values was deleted."""
-    where = server.scratch()
-    with server.Server("-o", "ext_page_size=2,ext_wbuf_size=1,ext_path=%s/a:16m,ext_path=%s/b:24m,"
-                       "ext_item_size=512,ext_item_age=0,%s" % (where, where, options),
-                       udp=False) as s:
-        c = s.stream()
-        for i in range(6800):
-            c.set(key(i), value(key(i), size=5000), exptime=200 if i % 2 else 0)
-            if i % 500 == 0:
-                server.wait_for(lambda i=i: int(s.stats()["extstore_objects_written"]) > i - 500)
-        server.wait_for(lambda: int(s.stats()["extstore_objects_written"]) >= 6790)
-        for i in range(1, 6800, 2):
-            c.ask(b"delete key%d\r\n" % i)
-        c.ask(b"lru_crawler crawl all\r\n")
-        server.wait_for(lambda: int(s.stats()["extstore_page_reclaims"]) >= 2, 10)
-        stats = s.stats()
-        good = all(c.get(key(i)) == (None if i % 2 else value(key(i), size=5000))
-                   for i in range(6800))
-        return {n: int(stats["extstore_" + n]) for n in (
-            "page_reclaims", "page_evictions", "compact_rescues")}, good
-
-
-@tap.case
-def half_empty_pages_are_reclaimed():
-    whole, empty, none = tap.at_once(half_deleted, (
-        "ext_compact_under=5,ext_max_frag=0.9",
-        "ext_compact_under=5,ext_max_frag=0,ext_low_ttl=300",
-        "ext_compact_under=5,ext_max_frag=0.4"))
-    counts, good = whole
-    tap.ok(counts["page_reclaims"] >= 2 and counts["compact_rescues"] > 0,
-           "ext_max_frag=0.9: half empty pages of nearly full files are compacted")
-    # Some are counted as lost: those that are deleted just while they are moved.
-    tap.is_((counts["page_evictions"], good), (0, True), "no value is lost")
-    counts, good = empty
-    tap.ok(counts["page_reclaims"] >= 2, "pages of values that expire soon become empty")
-    tap.is_((counts["compact_rescues"], good), (0, True), "ext_max_frag=0: no page is compacted")
-    counts, good = none
-    tap.is_((counts["page_reclaims"], counts["compact_rescues"], good), (0, 0, True),
-            "ext_max_frag=0.4: half empty pages are not compacted")
-
-
-@tap.case
-def compaction_drops_unread_values_on_request():
-    options = EAGER + ",ext_compact_under=100,ext_drop_under=0,ext_max_frag=0.9,ext_drop_unread"
-    with Flash(options=options, size="12m") as s:
-        c = s.stream()
-        for i in range(1500):
-            c.set(key(i), value(key(i), size=4000))
-        s.spilled(1400)
-        for i in range(1500):
-            if i % 3:
-                c.ask(b"delete %s\r\n" % key(i))
-        tap.ok(server.wait_for(lambda: s.count("extstore_compact_skipped") >= 100),
-               "with ext_drop_unread unread values are not moved")
-        missing = [i for i in range(0, 1500, 3) if c.get(key(i)) is None]
-        tap.ok(len(missing) >= 100, "they are dropped")
 
 
 # --- failures -------------------------------------------------------------------
