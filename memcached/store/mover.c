@@ -376,7 +376,7 @@ static void take_sample(struct store *store, unsigned int clsid, struct automove
     struct slab_stats slab;
 
     slab_class_stats(&store->slabs, clsid, &slab);
-    out->free_chunks = slab.free_chunks;
+    out->free_chunks = slab.free_chunks - slab.kept_chunks;
     out->chunks_per_page = slab.chunks_per_page;
     out->npages = slab.total_pages;
     lock_take(&lru->lock, LOCK_LRU);
@@ -465,9 +465,18 @@ void store_mover_stop(struct store *store)
 
 /* --- requests ------------------------------------------------------------------------ */
 
+/*
+ * With flash storage the pool has all pages that classes may still take, as memcached's has: who
+ * wants a class to have no more memory moves those away too.
+ */
+uint32_t mover_pool(struct store *store)
+{
+    return store->config.flash ? slab_room(&store->slabs) : slab_npool(&store->slabs);
+}
+
 static bool has_spare(struct store *store, unsigned int from)
 {
-    return from == 0 ? slab_npool(&store->slabs) > 0 : npages_of(store, from) >= MIN_PAGES;
+    return from == 0 ? mover_pool(store) > 0 : npages_of(store, from) >= MIN_PAGES;
 }
 
 enum store_reassign store_reassign(struct store *store, int from, int to)

@@ -83,6 +83,8 @@ uint64_t mover_step(struct store *store, rel_time now);
 bool mover_ask(struct store *store, unsigned int from, unsigned int to);
 /* A class with two pages or more which is not `to`, each in turn; 0: there is none. */
 unsigned int mover_any_source(struct store *store, unsigned int to);
+/* Pages that `slabs reassign 0 CLASS` can give, and statistics show. */
+uint32_t mover_pool(struct store *store);
 /* The class evicts; slab_automove=2. */
 void mover_evicted(struct store *store, unsigned int clsid);
 

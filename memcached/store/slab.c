@@ -349,7 +349,8 @@ static uint32_t pop_chunk(struct slabs *slabs, struct slab_class *class)
 static uint32_t alloc(struct slabs *slabs, unsigned int clsid, bool grow)
 {
     struct slab_class *class = &slabs->classes[clsid];
-    uint32_t ref = 0, number;
+    uint32_t ref = 0, number = 0;
+    bool low;
 
     lock_take(&class->lock, LOCK_SLAB);
     if (__builtin_expect(!class->avail, 0) && grow) {
@@ -359,7 +360,10 @@ static uint32_t alloc(struct slabs *slabs, unsigned int clsid, bool grow)
     }
     if (class->avail)
         ref = pop_chunk(slabs, class);
+    low = number || (class->nkept && class->navail == class->nkept / 2);
     lock_release(&class->lock, LOCK_SLAB);
+    if (__builtin_expect(low, 0) && slabs->spill)
+        background_wake(slabs->spill);
     /*
      * The chunk was unlinked under a moved sequence counter. Whoever reads what is written to it
      * from here on must see that move: pairs with the acquire fence of the reader before its second
@@ -464,6 +468,26 @@ bool slab_has_room(struct slabs *slabs)
     room = slabs->npages < limit_pages(slabs);
     lock_release(&slabs->pages_lock, LOCK_PAGES);
     return room;
+}
+
+uint32_t slab_room(struct slabs *slabs)
+{
+    uint32_t limit, room;
+
+    lock_take(&slabs->pages_lock, LOCK_PAGES);
+    limit = limit_pages(slabs);
+    room = slabs->npool + (slabs->npages < limit ? limit - slabs->npages : 0);
+    lock_release(&slabs->pages_lock, LOCK_PAGES);
+    return room;
+}
+
+void slab_keep(struct slabs *slabs, unsigned int clsid, uint64_t nchunks)
+{
+    struct slab_class *class = &slabs->classes[clsid];
+
+    lock_take(&class->lock, LOCK_SLAB);
+    class->nkept = nchunks;
+    lock_release(&class->lock, LOCK_SLAB);
 }
 
 int slab_prealloc(struct slabs *slabs)
@@ -579,12 +603,8 @@ bool slab_page_take(struct slabs *slabs, uint32_t number, unsigned int to)
 
 bool slab_pool_give(struct slabs *slabs, unsigned int to)
 {
-    uint32_t number;
+    uint32_t number = take_page(slabs, 1);
 
-    lock_take(&slabs->pages_lock, LOCK_PAGES);
-    number = list_pop(slabs, &slabs->pool);
-    __atomic_store_n(&slabs->npool, slabs->npool - (number != 0), __ATOMIC_RELAXED);
-    lock_release(&slabs->pages_lock, LOCK_PAGES);
     if (number)
         enter_class(slabs, number, to);
     return number != 0;
@@ -611,6 +631,7 @@ void slab_class_stats(struct slabs *slabs, unsigned int clsid, struct slab_stats
     out->chunks_per_page = class->per_page;
     out->total_pages = class->npages;
     out->free_chunks = class->navail;
+    out->kept_chunks = class->nkept < class->navail ? class->nkept : class->navail;
     out->used_chunks = (uint64_t) class->npages * class->per_page - out->free_chunks;
     lock_release(&class->lock, LOCK_SLAB);
 }

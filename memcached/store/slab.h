@@ -66,6 +66,7 @@ struct slab_class {
     uint32_t avail;    /* list of pages that have chunks to give */
     uint32_t npages;
     uint64_t navail; /* of all pages */
+    uint64_t nkept;  /* that the spill thread keeps free: it is woken when half are left */
 } __attribute__((aligned(64)));
 
 struct slabs {
@@ -82,6 +83,7 @@ struct slabs {
     uint32_t pool, npool;        /* list of pages that any class may take */
     uint32_t retired;            /* list of those that were over the limit */
     struct background *prefault; /* maps more of the heap when it is woken; NULL: none */
+    struct background *spill;    /* woken when a class has few chunks left; NULL: no flash */
     bool exhausted;              /* the provider has no more for now */
     struct slab_page *pages;
     uint8_t small[SLAB_SMALL_MAX / 8 + 1]; /* class of sizes to that, by 8 bytes */
@@ -135,6 +137,12 @@ void slab_trim_pool(struct slabs *slabs);
 uint64_t slab_limit(struct slabs *slabs);
 /* Whether there may be more pages. */
 bool slab_has_room(struct slabs *slabs);
+/* How many pages any class may still take, those of the pool included. */
+uint32_t slab_room(struct slabs *slabs);
+/* Gives a class a page of the pool, or one that no class has had. False: there is none. */
+bool slab_pool_give(struct slabs *slabs, unsigned int to);
+/* How many free chunks the spill thread keeps in a class from now on. */
+void slab_keep(struct slabs *slabs, unsigned int clsid, uint64_t nchunks);
 /* Lets classes ask for pages again after the provider had none. */
 void slab_retry(struct slabs *slabs);
 /* Maps memory for all pages of the limit, or only for the next ones (ahead of need). 0 or -errno.
@@ -155,14 +163,13 @@ void slab_page_open(struct slabs *slabs, uint32_t page);
 /* Takes a closed page from its class if all its chunks are free, and gives it to another one (0:
  * the pool). */
 bool slab_page_take(struct slabs *slabs, uint32_t page, unsigned int to);
-/* Gives a page of the pool to a class. False: the pool is empty. */
-bool slab_pool_give(struct slabs *slabs, unsigned int to);
 /* How many pages classes and pool have to give up. */
 uint32_t slab_excess(struct slabs *slabs);
 
 struct slab_stats {
     uint32_t chunk_size, chunks_per_page;
     uint64_t total_pages, used_chunks, free_chunks;
+    uint64_t kept_chunks; /* of the free ones, by the spill thread */
 };
 void slab_class_stats(struct slabs *slabs, unsigned int clsid, struct slab_stats *out);
 /* Pages of classes and pool, and those of the pool. */

@@ -13,12 +13,14 @@
 #include "store/verbs.h"
 
 enum {
-    BATCH = 8,         /* items that are held at once: eviction gives up after some held ones */
-    LOOKS = 256,       /* items that are looked at for them */
-    ROUND_STEPS = 512, /* items of one class in a round */
-    PIECES = 16,       /* of a value, for which no memory is asked */
-    SPARE_BYTES = 2 << 20,
-    SPARE_PART = 8, /* of a class at most */
+    BATCH = 8,             /* items that are held at once: eviction gives up after some held ones */
+    LOOKS = 256,           /* items that are looked at for them */
+    ROUND_STEPS = 512,     /* items of one class in a round */
+    PIECES = 16,           /* of a value, for which no memory is asked */
+    SPARE_BYTES = 4 << 20, /* a burst of new values that finds memory */
+    SPARE_PART = 4,        /* of a class at most */
+    LAST_PAGES = 8,        /* from which on classes get pages for it */
+    BALANCE_STEPS = 2 * BATCH,
 };
 
 /* One round: its rules, and the items of a class that it has chosen. */
@@ -201,17 +203,23 @@ static uint64_t wanted_chunks(const struct spill_pass *pass, unsigned int clsid,
     return clsid == pass->donor ? wanted + slab->chunks_per_page : wanted;
 }
 
-/* How many chunks a class lacks. */
+/*
+ * How many chunks a class lacks. The last pages go to it before they are needed, so that values
+ * begin to leave memory while it still has room for new ones.
+ */
 static uint64_t lacking_chunks(const struct spill_pass *pass, unsigned int clsid)
 {
     struct store *store = pass->store;
     struct slab_stats slab;
     uint64_t wanted;
 
-    if (slab_has_room(&store->slabs))
-        return 0;
     slab_class_stats(&store->slabs, clsid, &slab);
     wanted = wanted_chunks(pass, clsid, &slab);
+    slab_keep(&store->slabs, clsid, wanted);
+    if (slab_room(&store->slabs) >= LAST_PAGES)
+        return 0;
+    while (slab.free_chunks < wanted && slab_pool_give(&store->slabs, clsid))
+        slab.free_chunks += slab.chunks_per_page;
     return wanted > slab.free_chunks ? wanted - slab.free_chunks : 0;
 }
 
@@ -224,6 +232,9 @@ static unsigned int spill_class(struct spill_pass *pass, unsigned int clsid)
     while (nwritten < ROUND_STEPS && (pass->low || pass->rules.item_age != UINT32_MAX)) {
         unsigned int n;
 
+        /* The maintainer may be asleep after a burst, which is all in the hot LRU segment. */
+        if (pass->low)
+            reclaim_balance(pass->store, clsid, BALANCE_STEPS, pass->now);
         choose(pass, clsid);
         n = write_chosen(pass);
         nwritten += n;

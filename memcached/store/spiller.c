@@ -54,7 +54,10 @@ void spiller_fini(struct spiller *spiller)
 
 int store_spiller_start(struct store *store)
 {
-    int error = background_start(&store->spiller.spill, run_spill, store);
+    int error;
+
+    store->slabs.spill = &store->spiller.spill;
+    error = background_start(&store->spiller.spill, run_spill, store);
 
     if (!error)
         error = background_start(&store->spiller.compact, run_compact, store);

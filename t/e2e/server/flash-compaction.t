@@ -103,6 +103,26 @@ def compaction_drops_unread_values_on_request():
 
 
 @tap.case
+def no_live_value_is_lost_by_default():
+    with Flash("-m", "16", options=None, page="ext_page_size=4") as s:
+        c = s.stream()
+        for n in range(6000):
+            generation, i = divmod(n, 1000)
+            for k in (b"hot%d" % i, b"cold%d" % i)[:2 if generation == 0 else 1]:
+                c.set(k, value(k, generation, 20000))
+            if n % 20 == 0: # no faster than values leave memory
+                server.wait_for(lambda: s.has_room((20100,)), 10)
+        stats = s.stats()
+        tap.is_([stats[k] for k in ("evictions", "extstore_page_evictions",
+                                    "extstore_compact_skipped")], ["0", "0", "0"],
+                "7,000 sets of 2,000 values, 40 MB of 64, evict and drop none")
+        tap.ok(int(stats["extstore_compact_rescues"]) > 100, "compaction moves those in use")
+        tap.is_([k for i in range(1000) for k in (b"hot%d" % i, b"cold%d" % i)
+                 if c.get(k) != value(k, 5 * k.startswith(b"hot"), 20000)], [],
+                "all are there")
+
+
+@tap.case
 def rules_that_change_while_the_server_runs():
     page = "ext_page_size=8,ext_wbuf_size=2,ext_threads=1,ext_io_depth=2,ext_item_size=512," \
            "ext_item_age=2,ext_recache_rate=10000,ext_max_frag=0.9,slab_automove=0," \
@@ -148,6 +168,46 @@ def values_in_chunks_survive_compaction():
         server.wait_for(lambda: not s.in_memory())
         tap.ok(s.count("extstore_compact_rescues") > 100, "pages of values in chunks are compacted")
         tap.is_([k for k in latest if c.get(k) != latest[k]], [], "all values are there, whole")
+
+
+# --- memory ---------------------------------------------------------------------
+
+@tap.case
+def a_burst_of_new_values_evicts_none():
+    with Flash("-m", "16", options=None, page="ext_page_size=4") as s:
+        c = s.stream()
+        for n in range(0, 8000, 500):
+            c.all(b"".join(b"set %s 0 0 5000 noreply\r\n%s\r\n" % (key(i), value(key(i), size=5000))
+                           for i in range(n, n + 500)))
+            if not server.wait_for(lambda: s.has_room((5100,), 500), 10):
+                break
+        tap.is_((n, s.count("evictions")), (7500, 0),
+                "after each burst of 500 values there is room for the next one")
+        tap.is_([i for i in range(8000) if c.get(key(i)) != value(key(i), size=5000)], [],
+                "8,000 values of 5 kB in 16 MB: all are there")
+
+
+@tap.case
+def a_read_finds_no_memory_outside_the_limit():
+    with Flash("-m", "64", "-I", "4m", "-o", "slab_automove=0", options=None, size="128m",
+               page="ext_page_size=8,ext_wbuf_size=8") as s:
+        c = s.stream()
+        large = value(b"large", size=3000000)
+        c.set(b"large", large)
+        c.ask(b"extstore item_age 0\r\n")
+        tap.ok(server.wait_for(lambda: not s.in_memory()), "a value of 3 MB is on flash")
+        tap.ok(c.get(b"large") == large, "it is read")
+        classes = [int(name.split(":")[0]) for name in s.stats("slabs")
+                   if name.endswith(":total_pages")]
+        for clsid in sorted(classes)[1:] + [0]:
+            move = b"slabs reassign %d 1\r\n" % clsid
+            tap.ok(server.wait_for(lambda move=move: c.ask(move).startswith(b"NOSPARE")),
+                   "all pages of class %d but one go to class 1 (0: the pool)" % clsid)
+        tap.is_(c.ask(b"get large\r\n"), b"SERVER_ERROR out of memory writing get response\r\n",
+                "then a get of it is refused")
+        tap.is_((s.count("get_oom_extstore"), s.count("slab_global_page_pool")), (1, 0),
+                "the refusal is counted")
+        tap.ok(int(s.stats("slabs")["total_malloced"]) <= 64 << 20, "memory stays within -m")
 
 
 tap.run()
