@@ -312,7 +312,9 @@ static void build_memory(struct server *server)
     struct cgroup *cgroup;
     char error[ERROR_TEXT];
 
-    if (kcache_wanted(&o->kcache)) {
+    if (options_without_kernel(o)) {
+        continue_without_kernel(server, options_without_kernel(o));
+    } else if (kcache_wanted(&o->kcache)) {
         await_interfaces(server);
         server->kcache = kcache_open(&o->kcache, o->memory_limit, error, sizeof(error));
         if (!server->kcache)

@@ -101,6 +101,11 @@ void options_fini(struct options *options);
  * Not thread-safe: getopt.
  */
 int options_parse(struct options *options, int argc, char **argv, FILE *out, FILE *err);
+/*
+ * Why the kernel path that is wanted can answer nothing beside the other options; NULL: it can, or
+ * none is wanted. Without the word `optional` options_parse refuses that.
+ */
+const char *options_without_kernel(const struct options *options);
 /* The lines of `stats settings`. */
 void options_settings(const struct options *options, struct stat_sink *sink);
 

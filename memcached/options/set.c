@@ -418,29 +418,39 @@ static int check_auth(struct options *o, FILE *err)
     return OPTIONS_RUN;
 }
 
-/*
- * What the kernel answers: UDP unless there is none or udp=off says so, and with tcp=on TCP. It
- * knows which connections have authenticated, but not which datagrams.
- */
-static int check_kernel_path(struct options *o, FILE *err)
+/* What the kernel answers: UDP unless there is none or udp=off says so, and with tcp=on TCP. */
+static void complete_kernel_path(struct options *o)
 {
     struct kcache_options *kernel = &o->kcache;
-    bool tcp = kcache_wants_tcp(kernel);
 
     if (!kcache_wanted(kernel))
-        return OPTIONS_RUN;
+        return;
     kernel->connections = o->max_connections;
     if (kernel->udp == KCACHE_UNSAID)
-        kernel->udp = o->udp_port != 0 || !tcp ? KCACHE_ON : KCACHE_OFF;
-    if ((o->sasl || o->auth_file) && kernel->udp == KCACHE_ON) {
-        return refuse(
-            err, EXIT_USAGE_ERROR, "%s",
-            tcp ? "-X bmc= answers UDP from whoever asks: with authentication (-S, -Y) it "
-                  "needs udp=off"
-                : "-X bmc= answers UDP from whoever asks: with authentication (-S, -Y) it "
-                  "can answer TCP alone (without -U, with the word tcp=on)");
-    }
-    return OPTIONS_RUN;
+        kernel->udp = o->udp_port != 0 || !kcache_wants_tcp(kernel) ? KCACHE_ON : KCACHE_OFF;
+}
+
+/* The kernel path knows which connections have authenticated, but not which datagrams. */
+const char *options_without_kernel(const struct options *o)
+{
+    const struct kcache_options *kernel = &o->kcache;
+    const bool tcp = kcache_wants_tcp(kernel);
+
+    if (!kcache_wanted(kernel))
+        return NULL;
+    if ((o->sasl || o->auth_file) && kernel->udp == KCACHE_ON)
+        return tcp ? "-X bmc= answers UDP from whoever asks: with authentication (-S, -Y) it needs "
+                     "udp=off"
+                   : "-X bmc= answers UDP from whoever asks: with authentication (-S, -Y) it can "
+                     "answer TCP alone (without -U, with the word tcp=on)";
+    if (o->socket_path)
+        return "-X bmc= answers what comes by an interface: it cannot go with a unix socket (-s)";
+    if (kernel->udp == KCACHE_ON && o->udp_port == 0)
+        return "-X bmc= finds nothing to answer: add a UDP port (-U 11211), or the word tcp=on for "
+               "GETs over TCP";
+    if (kernel->xsk == KCACHE_ON && o->udp_port == 0)
+        return "bmc: xsk=on needs a UDP port (-U)";
+    return tcp && o->tcp_port == 0 ? "bmc: tcp=on needs a TCP port (-p)" : NULL;
 }
 
 /* Descriptors that -c has to leave beside those of the workers, as memcached counts them. */
@@ -453,8 +463,10 @@ int options_check(struct options *o, FILE *err)
 
     if (status == OPTIONS_RUN && wrong)
         return refuse(err, EXIT_USAGE_ERROR, "bmc: %s", wrong);
-    if (status == OPTIONS_RUN)
-        status = check_kernel_path(o, err);
+    complete_kernel_path(o);
+    wrong = options_without_kernel(o);
+    if (status == OPTIONS_RUN && wrong && !o->kcache.optional)
+        return refuse(err, EXIT_USAGE_ERROR, "%s", wrong);
     if (status == OPTIONS_RUN)
         status = check_auth(o, err);
     if (status != OPTIONS_RUN)
@@ -471,20 +483,6 @@ int options_check(struct options *o, FILE *err)
         return refuse(err, EXIT_USAGE_ERROR, "s3_fifo cannot be used with ext_path");
     if (o->ssl_enabled && o->tcp_port == 0)
         return refuse(err, EXIT_USAGE_ERROR, "ERROR: You cannot enable SSL without a TCP port.");
-    if (kcache_wanted(&o->kcache) && o->socket_path) {
-        return refuse(err, EXIT_USAGE_ERROR,
-                      "-X bmc= answers what comes by an interface: it cannot go with a unix socket "
-                      "(-s)");
-    }
-    if (kcache_wanted(&o->kcache) && o->kcache.udp == KCACHE_ON && o->udp_port == 0) {
-        return refuse(err, EXIT_USAGE_ERROR,
-                      "-X bmc= finds nothing to answer: add a UDP port (-U 11211), or the word "
-                      "tcp=on for GETs over TCP");
-    }
-    if (kcache_wanted(&o->kcache) && o->kcache.xsk == KCACHE_ON && o->udp_port == 0)
-        return refuse(err, EXIT_USAGE_ERROR, "bmc: xsk=on needs a UDP port (-U)");
-    if (kcache_wanted(&o->kcache) && kcache_wants_tcp(&o->kcache) && o->tcp_port == 0)
-        return refuse(err, EXIT_USAGE_ERROR, "bmc: tcp=on needs a TCP port (-p)");
     if (NET_FDS_PER_WORKER * o->nthreads + OWN_FDS >= o->max_connections)
         return refuse(err, 1, "Maxconns setting is too low, use -c to increase.");
     status = options_flash_check(o, err);

@@ -111,6 +111,24 @@ static void defaults_are_memcacheds(void)
     options_fini(&o.options);
 }
 
+static void optional_kernel_paths(void)
+{
+    struct outcome o;
+
+    parse(&o, "-X bmc=lo,tcp=on,optional -p 0 -U 1");
+    ok(o.status == OPTIONS_RUN && strstr(options_without_kernel(&o.options), "a TCP port (-p)"),
+       "with optional a kernel path that can answer nothing refuses no start: %s", o.output);
+    options_fini(&o.options);
+    parse(&o, "-X bmc=lo,optional -s /x");
+    ok(o.status == OPTIONS_RUN && strstr(options_without_kernel(&o.options), "a unix socket"),
+       "whatever the reason");
+    options_fini(&o.options);
+    parse(&o, "-X bmc=lo,tcp=on -p 1");
+    ok(o.status == OPTIONS_RUN && !options_without_kernel(&o.options),
+       "one that can answer has no reason");
+    options_fini(&o.options);
+}
+
 static void values_are_stored(void)
 {
     struct outcome o;
@@ -489,6 +507,7 @@ int main(void)
     chunks_have_two_units();
     defaults_are_memcacheds();
     values_are_stored();
+    optional_kernel_paths();
     wrong_values_are_refused();
     help_comes_from_the_table();
     dash_x_means_two_things();

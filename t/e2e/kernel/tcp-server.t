@@ -513,6 +513,19 @@ def words_that_do_not_fit():
 
 
 @tap.case
+def optional_words_that_do_not_fit():
+    for words, text in ((("-p", "0", "-X", "bmc=lo,tcp=on,optional"), "tcp=on needs a TCP port"),
+                        (("-U", "0", "-X", "bmc=lo,optional"), "finds nothing to answer"),
+                        (("-U", "0", "-X", "bmc=lo,tcp=on,xsk=on,optional"),
+                         "xsk=on needs a UDP port")):
+        port = server.free_port()
+        own = ("-l", "127.0.0.1") + (("-U", port) if "-p" in words else ("-p", port))
+        status, _, err = server.run(*words, *own, seconds=2)
+        tap.is_(status, None, "%s: it starts" % words[-1])
+        tap.like(err, text + ".*continuing without the kernel path", "and says why it is off")
+
+
+@tap.case
 def detached_programs_are_attached_again():
     c = m.server.stream()
     tap.is_(m.kernel_gives(c, b"get foo\r\n", FOO), True, "the kernel answers")
