@@ -172,7 +172,7 @@ enum kcache_state {
     KCACHE_DOWN,
     KCACHE_GONE,     /* removed, or moved to another network namespace */
     KCACHE_DETACHED, /* another process has detached the programs; they will be attached again */
-    KCACHE_GIVEN_UP, /* they have been detached too often */
+    KCACHE_GIVEN_UP, /* they have been detached too often; they will be attached after a pause */
 };
 
 struct kcache_interface {

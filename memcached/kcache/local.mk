@@ -12,6 +12,7 @@ kcache_srcs += memcached/kcache/report.c
 kcache_srcs += memcached/kcache/rings.c memcached/kcache/rings.h
 kcache_srcs += memcached/kcache/diagnosis.c memcached/kcache/diagnosis.h
 kcache_srcs += memcached/kcache/local.c memcached/kcache/local.h
+kcache_srcs += memcached/kcache/losses.c memcached/kcache/losses.h
 kcache_srcs += memcached/kcache/veth.c memcached/kcache/veth.h
 kcache_srcs += memcached/kcache/virtio.c memcached/kcache/virtio.h
 kcache_srcs += memcached/kcache/hostnet.c memcached/kcache/hostnet.h
@@ -27,7 +28,8 @@ kcache_srcs += memcached/kcache/none.c
 endif
 
 if ENABLE_BMC
-unit_tests += t/unit/kcache_chain t/unit/kcache_hostnet t/unit/kcache_slots t/fuzz/netlink
+unit_tests += t/unit/kcache_chain t/unit/kcache_hostnet t/unit/kcache_losses t/unit/kcache_slots
+unit_tests += t/fuzz/netlink
 bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/buckets t/bpf/outside \
     t/bpf/checksums t/bpf/one_cpu t/bpf/verifier t/bpf/stack \
     t/bpf/kcache t/fuzz/request t/bpf/guard t/bpf/share t/bpf/rings
@@ -93,6 +95,8 @@ t_fuzz_request_LDADD = libcommand.a libproto.a libstore.a libflash.a $(kcache_li
     $(SASL_LIBS)
 t_unit_kcache_chain_SOURCES = t/unit/kcache_chain.c t/lib/tap.h
 t_unit_kcache_chain_LDADD = $(kcache_libs)
+t_unit_kcache_losses_SOURCES = t/unit/kcache_losses.c t/lib/tap.h
+t_unit_kcache_losses_LDADD = $(kcache_libs)
 t_unit_kcache_slots_SOURCES = t/unit/kcache_slots.c t/lib/tap.h
 t_unit_kcache_slots_LDADD = $(kcache_libs)
 t_unit_kcache_hostnet_SOURCES = t/unit/kcache_hostnet.c t/lib/tap.h

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "kcache/local.h"
+#include "kcache/losses.h"
 #include "kcache/rtnetlink.h"
 
 enum {
@@ -25,7 +26,6 @@ enum {
         20, /* between checks of the chain's attachments: while detached it misses writes */
     TCP_CHECK_MS = 100, /* the same with tcp=on: connections stand still while they are detached */
     RETRY_MAX_S = 60,   /* the longest wait before attaching is tried again */
-    LOSSES_MAX = 3,     /* detachments within RETRY_MAX_S after which it is not tried again */
     INVALID_S = 2, /* the chain caches nothing for this long after a check that finds it detached */
     REASON_TEXT = 512,     /* bytes of an error */
     WAYS_MAX_S = 9 * 3600, /* before the 16-bit time of a way wraps around: bpf/packet/way.bpf.h */
@@ -43,8 +43,7 @@ struct watched {
     char reason[REASON_TEXT]; /* the last logged reason */
     time_t retry;             /* time of the next try */
     unsigned int wait_s;
-    time_t first_loss; /* time of the first of nlosses */
-    unsigned int nlosses;
+    struct losses losses;
 };
 
 struct monitor {
@@ -255,7 +254,7 @@ static void remove_interface(struct monitor *monitor, struct watched *watched)
     loader_end_ring_port(monitor->loader, watched->at->link.ifindex);
     watched->at->link.ifindex = 0;
     snprintf(watched->at->name, sizeof(watched->at->name), "%s", watched->wanted);
-    watched->nlosses = 0;
+    watched->losses = (struct losses){0};
     watched->reason[0] = '\0';
     change_state(monitor, watched, KCACHE_GONE);
 }
@@ -291,25 +290,24 @@ static void note_link(struct monitor *monitor, struct watched *watched,
 static void note_loss(struct monitor *monitor, struct watched *watched, unsigned int lost,
                       time_t now)
 {
+    unsigned int pause_s = losses_note(&watched->losses, now);
+
     log_write("bmc: %s: another process has detached %s", watched->at->name,
               lost == (LOADER_LOST_XDP | LOADER_LOST_TC) ? "the programs"
               : lost == LOADER_LOST_XDP                  ? "the XDP program"
                                                          : "the TC program");
     monitor->events.detached++;
-    if (!watched->nlosses || now - watched->first_loss > RETRY_MAX_S) {
-        watched->first_loss = now;
-        watched->nlosses = 0;
-    }
-    watched->nlosses++;
-    watched->retry = now;
+    watched->retry = now + (time_t)pause_s;
     watched->wait_s = 1;
-    if (watched->nlosses < LOSSES_MAX) {
+    if (!pause_s) {
         change_state(monitor, watched, KCACHE_DETACHED);
         return;
     }
-    log_write("bmc: %s: detached three times within a minute: given up; the server answers alone "
-              "until it is restarted or the interface is created again",
-              watched->at->name);
+    log_write("bmc: %s: detached too often: given up for %u s, in which the server answers alone%s",
+              watched->at->name, pause_s,
+              loader_is_chain(monitor->loader)
+                  ? ""
+                  : " (to have it do so for good: the command `bmc off`)");
     attach_remove(watched->at);
     change_state(monitor, watched, KCACHE_GIVEN_UP);
 }
@@ -381,6 +379,8 @@ static void check_interface(struct monitor *monitor, struct watched *watched, ti
     note_servers(watched);
     if (monitor->vlans_changed)
         check_fitness(monitor, watched, now);
+    if (watched->state == KCACHE_GIVEN_UP && now >= watched->retry)
+        change_state(monitor, watched, KCACHE_DETACHED);
     if (watched->state == KCACHE_DETACHED && now >= watched->retry)
         try_to_attach(monitor, watched, now);
 }

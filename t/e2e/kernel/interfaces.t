@@ -115,6 +115,8 @@ def detached_by_another_process():
         m.logs("given up", 1, "giving up is logged once, with the reason")
         tap.is_(netns.xdp_mode("sv0", m.pair.server), None, "nothing is attached")
         m.same(b"get k\r\n", HIT, "after that", kernel=False)
+        m.becomes("giving up ends by itself", 60, reattached=3, sv0__state="up", sv0__tc="yes")
+        m.asked("10.77.0.1", "the kernel answers again")
 
 
 @tap.case
