@@ -169,7 +169,11 @@ static void attach(struct bmc *bmc)
 {
     const struct options *o = bmc->options;
     const struct kcache_served served = {
-        .udp_port = o->port, .addresses = o->addresses, .n = o->naddresses};
+        .others = "",
+        .udp_port = o->port,
+        .addresses = o->addresses,
+        .n = o->naddresses,
+    };
     char error[ERROR_TEXT];
 
     if (kcache_attach(bmc->kcache, &served, error, sizeof(error)) == 0)

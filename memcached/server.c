@@ -585,12 +585,14 @@ static void attach_kernel_path(struct server *server)
 {
     const struct kcache_options *wanted = &server->options->kcache;
     struct in6_addr addresses[2 * MC_MAX_ADDRESSES];
-    struct kcache_served served = {.addresses = addresses};
-    char error[ERROR_TEXT];
+    char error[ERROR_TEXT], others[KCACHE_OTHERS_TEXT];
+    struct kcache_served served = {.addresses = addresses, .others = others};
     int rc;
 
     if (!has_kernel_path(server))
         return;
+    net_other_ports(server->net, wanted->udp == KCACHE_ON, kcache_wants_tcp(wanted), others,
+                    sizeof(others));
     if (kcache_wants_tcp(wanted))
         served.n =
             net_tcp_addresses(server->net, addresses, 2 * MC_MAX_ADDRESSES, &served.tcp_port);

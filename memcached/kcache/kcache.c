@@ -27,6 +27,7 @@ struct kcache {
     struct loader *loader;
     struct attachment attached[KCACHE_MAX_INTERFACES];
     unsigned int ninterfaces, nnamed; /* the first nnamed were given by name */
+    char others[KCACHE_OTHERS_TEXT];  /* the ports that the server answers alone */
     bool automatic;
     enum kcache_mode mode;
     int stall;
@@ -464,6 +465,17 @@ static void warn_unreachable(const struct kcache *kcache, const struct kcache_se
                     kcache->attached[i].name);
 }
 
+/* Says which ports are left to the server: the programs look for one. */
+static void note_others(struct kcache *kcache, const char *others)
+{
+    snprintf(kcache->others, sizeof(kcache->others), "%s", others);
+    if (others[0])
+        fprintf(stderr,
+                "bmc: the kernel answers on the port of the first address of -l; the server "
+                "answers alone on %s\n",
+                others);
+}
+
 static int attach(struct kcache *kcache, const struct kcache_served *served, char *error,
                   size_t nerror)
 {
@@ -504,6 +516,7 @@ static int attach(struct kcache *kcache, const struct kcache_served *served, cha
         log_answered(kcache, served);
     }
     warn_unreachable(kcache, served);
+    note_others(kcache, served->others);
     return 0;
 }
 
@@ -597,6 +610,7 @@ void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
     memory_stats(&kcache->memory, out);
     out->refused_maps -= kcache->refused_before;
     guard_stats(&kcache->guard, out);
+    out->others = kcache->others;
     pthread_mutex_unlock(&kcache->lock);
     kcache_look(kcache, &out->view);
 }

@@ -20,6 +20,7 @@
 #include "bpf/shared/tcp.h"
 
 enum {
+    KCACHE_OTHERS_TEXT = 256,
     KCACHE_MAX_INTERFACES = 16,
     KCACHE_MAX_ALLOW = 64,
     KCACHE_STALL = 10, /* seconds; the default */
@@ -117,9 +118,11 @@ struct mc_control *kcache_control(struct kcache *kcache);
 
 /*
  * What is answered: ports (0: none) on addresses, IPv4 mapped into IPv6 (:: and ::ffff:0.0.0.0: all
- * addresses of the family). With both ports the addresses are those of UDP.
+ * addresses of the family). With both ports the addresses are those of UDP. group: of the user that
+ * the process becomes. others: the ports that the server answers alone, as text.
  */
 struct kcache_served {
+    const char *others;
     uint16_t udp_port, tcp_port;
     const struct in6_addr *addresses;
     size_t n;
@@ -210,9 +213,10 @@ struct kcache_stats {
     uint64_t rings_sent; /* and datagrams that the server has sent by them */
     uint64_t stalls;     /* times that the server was stopped for longer than `stall` */
     uint64_t extents, tables,
-        refused_maps;  /* maps, and maps that were refused for lack of memory */
-    const char *allow; /* local, all or list */
-    size_t nallowed;   /* prefixes in the list */
+        refused_maps;   /* maps, and maps that were refused for lack of memory */
+    const char *others; /* the ports that the server answers alone; "": none */
+    const char *allow;  /* local, all or list */
+    size_t nallowed;    /* prefixes in the list */
     struct kcache_limits limits;
     struct kcache_view view;
     /* Of the chain, else 0. */

@@ -206,6 +206,8 @@ void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
     chain = stats.chain.entries != 0;
     add(&out, "mode", "%s", chain ? "chain" : "in_place");
     add_view(&out, &stats.view);
+    if (!chain)
+        row(context, "ports_left_out", stats.others[0] ? stats.others : "none");
     add(&out, "bypass", "%u", __atomic_load_n(&kcache_control(kcache)->bypass, __ATOMIC_RELAXED));
     add(&out, "stalls", "%" PRIu64, stats.stalls);
     if (chain)

@@ -25,6 +25,19 @@ struct opening {
 
 /* --- one address ------------------------------------------------------- */
 
+/* Notes a port on which the kernel does not answer. */
+static void note_other(struct served *served, uint16_t port)
+{
+    size_t i;
+
+    for (i = 0; i < served->nothers && i < OTHER_PORTS; i++)
+        if (served->others[i] == port)
+            return;
+    if (i < OTHER_PORTS)
+        served->others[i] = port;
+    served->nothers++;
+}
+
 /* Notes an address. False: it has another port than the first one, or there are too many. */
 static bool keep_address(struct served *served, const struct socket_name *name)
 {
@@ -33,6 +46,8 @@ static bool keep_address(struct served *served, const struct socket_name *name)
 
     if (served->port == 0)
         served->port = socket_port(name);
+    if (socket_port(name) != served->port)
+        note_other(served, socket_port(name));
     if (socket_port(name) != served->port ||
         served->n == sizeof(served->addresses) / sizeof(*address))
         return false;

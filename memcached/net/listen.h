@@ -20,11 +20,15 @@ struct udp_socket {
     unsigned int worker;
 };
 
+enum { OTHER_PORTS = 8 /* that are named when the kernel does not answer on them */ };
+
 /* What the kernel may answer: the addresses that are served on the first one's port. */
 struct served {
     struct in6_addr addresses[2 * MC_MAX_ADDRESSES]; /* IPv4 mapped into IPv6 */
     size_t n;
     uint16_t port; /* host order; 0: none */
+    uint16_t others[OTHER_PORTS];
+    size_t nothers; /* may be more */
 };
 
 struct listening {

@@ -126,6 +126,28 @@ int net_each_udp(const struct net *net, net_tell *tell, void *context)
     return rc;
 }
 
+static void add_others(const struct served *served, const char *name, char *text, size_t size)
+{
+    size_t i, n;
+
+    for (i = 0; i < served->nothers && i < OTHER_PORTS; i++) {
+        n = strlen(text);
+        snprintf(text + n, size - n, "%s%s %u", n ? ", " : "", name, served->others[i]);
+    }
+    n = strlen(text);
+    if (served->nothers > OTHER_PORTS)
+        snprintf(text + n, size - n, " and more");
+}
+
+void net_other_ports(const struct net *net, bool udp, bool tcp, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (udp)
+        add_others(&net->listening.served_udp, "UDP", text, size);
+    if (tcp)
+        add_others(&net->listening.served_tcp, "TCP", text, size);
+}
+
 int net_add_rings(struct net *net, struct xsk *rings, size_t n)
 {
     int error = 0;

@@ -75,6 +75,11 @@ size_t net_tcp_addresses(const struct net *net, struct in6_addr *addresses, size
 typedef int net_tell(void *context, int socket);
 int net_each_udp(const struct net *net, net_tell *tell, void *context);
 /*
+ * The other ports that UDP, and TCP without TLS, are served on: "UDP 11411, UDP 11511, TCP 11411";
+ * "": there are none.
+ */
+void net_other_ports(const struct net *net, bool udp, bool tcp, char *text, size_t size);
+/*
  * Serves UDP requests that come by n rings of AF_XDP, too, ring i by worker i modulo their number.
  * The rings outlive the net. Before net_start. 0 or -errno.
  */

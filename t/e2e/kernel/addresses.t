@@ -43,6 +43,31 @@ def addresses_of_ipv4():
 
 
 @tap.case
+def other_ports_are_named():
+    """The kernel answers on one port; what others -l and -U name are left to the server."""
+    pair = netns.Pair(2)
+    netns.enter(pair.client)
+    first, second, third = (server.free_port(pair.server) for _ in range(3))
+    where = "%s:%d,%s:%d,127.0.0.1" % (pair.address(0), first, pair.address(1), second)
+    for words, more in (("bmc=sv0,bmc=sv1", ""),
+                        ("bmc=sv0,bmc=sv1,tcp=on", ", TCP %d, TCP %d" % (second, third))):
+        with server.Server("-u", server.USER, "-p", third, "-U", third, "-l", where, "-X", words,
+                           plain=True, port=first, namespace=pair.server,
+                           host=pair.address()) as one:
+            left = "UDP %d, UDP %d%s" % (second, third, more)
+            tap.like(one.log(), "bmc: the kernel answers on the port of the first address of -l; "
+                     "the server answers alone on %s\n" % left, "%s: the start names them" % words)
+            control = one.stream()
+            tap.is_(control.stats("bmc")["ports_left_out"], left, "so does `stats bmc`")
+            control.close()
+            for i, port in enumerate((first, second)):
+                udp = client.Udp(pair.address(i), port)
+                tap.is_(udp.ask(b"get k\r\n"), b"END\r\n", "port %d is answered" % (i + 1))
+                udp.close()
+    pair.close()
+
+
+@tap.case
 def loopback_addresses_alone():
     warning = "bmc: sv0: the server listens on loopback addresses alone, which nobody can reach"
     pair = netns.Pair()
