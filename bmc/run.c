@@ -169,6 +169,7 @@ static void attach(struct bmc *bmc)
 {
     const struct options *o = bmc->options;
     const struct kcache_served served = {
+        .group = getegid(),
         .others = "",
         .udp_port = o->port,
         .addresses = o->addresses,

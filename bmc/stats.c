@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "bmc/stats.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/runfolder.h"
 
 enum { BACKLOG = 16, WAIT_S = 5 };
 
@@ -35,73 +33,8 @@ static int open_socket(struct sockaddr_un *name, uint16_t port, int flags, int *
     return 0;
 }
 
-/* Opens the folder, and creates it if needed. -EPERM: other users may create files in it. */
-static int open_folder(void)
-{
-    bool made = mkdir(STATS_FOLDER, 0755) == 0;
-    struct stat is;
-    int fd;
-
-    if (!made && errno != EEXIST)
-        return -errno;
-    fd = open(STATS_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    if (made)
-        fchmod(fd, 0755); /* whatever the umask */
-    if (fstat(fd, &is) == 0 && (is.st_uid == geteuid() || is.st_uid == 0) && !(is.st_mode & 022))
-        return fd;
-    close(fd);
-    return -EPERM;
-}
-
-/* Serializes the starts of several bmc by a lock file that only its owner may open. */
-static int lock_folder(void)
-{
-    int folder = open_folder(), fd, rc;
-
-    if (folder < 0)
-        return folder;
-    fd = openat(folder, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    rc = fd < 0 || flock(fd, LOCK_EX) ? -errno : 0;
-    close(folder);
-    if (rc && fd >= 0)
-        close(fd);
-    return rc ? rc : fd;
-}
-
-/* Removes a socket file on which no process listens. */
-static void remove_dead(const struct sockaddr_un *name)
-{
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool dead = fd >= 0 && connect(fd, (const struct sockaddr *)name, sizeof(*name)) &&
-                errno == ECONNREFUSED;
-
-    if (fd >= 0)
-        close(fd);
-    if (dead)
-        unlink(name->sun_path);
-}
-
-/* Removes the sockets of bmc processes that have ended, of any port and namespace. */
-static void sweep(void)
-{
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
-    DIR *folder = opendir(STATS_FOLDER);
-    const struct dirent *each;
-
-    while (folder && (each = readdir(folder)) != NULL)
-        if (each->d_type == DT_SOCK &&
-            (size_t)snprintf(name.sun_path, sizeof(name.sun_path), "%s/%s", STATS_FOLDER,
-                             each->d_name) < sizeof(name.sun_path))
-            remove_dead(&name);
-    if (folder)
-        closedir(folder);
-}
-
 static int listen_at(int fd, const struct sockaddr_un *name)
 {
-    sweep();
     /* The statistics are not secret: any user may read them. */
     return bind(fd, (const struct sockaddr *)name, sizeof(*name)) || chmod(name->sun_path, 0666) ||
                    listen(fd, BACKLOG)
@@ -111,7 +44,7 @@ static int listen_at(int fd, const struct sockaddr_un *name)
 
 int stats_listen(uint16_t port)
 {
-    int lock = lock_folder(), fd = -1, rc;
+    int lock = runfolder_enter(STATS_FOLDER), fd = -1, rc;
     struct sockaddr_un name;
 
     if (lock < 0)

@@ -591,6 +591,7 @@ static void attach_kernel_path(struct server *server)
 
     if (!has_kernel_path(server))
         return;
+    served.group = credentials_group(&server->user);
     net_other_ports(server->net, wanted->udp == KCACHE_ON, kcache_wants_tcp(wanted), others,
                     sizeof(others));
     if (kcache_wants_tcp(wanted))

@@ -163,8 +163,7 @@ static int clock_ahead(int64_t *ahead)
 
 /* --- the chain ---------------------------------------------------------------- */
 
-/* The cookie of this process's network namespace. */
-static int netns_cookie(__u64 *out)
+int loader_netns_cookie(__u64 *out)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc = 0;
     socklen_t n = sizeof(*out);
@@ -196,7 +195,7 @@ static int chain_prepare(struct object *object, const struct chain_settings *set
     int rc;
 
     *object->settings = *settings;
-    rc = netns_cookie(&object->settings->netns);
+    rc = loader_netns_cookie(&object->settings->netns);
     for (i = 0; !rc && i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         map = object_map(object, sizes[i].name);
         if (map)

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "bpf/shared/chain.h"
 #include "bpf/shared/layout.h"
@@ -265,10 +266,16 @@ void loader_invalidate_all(struct loader *loader, uint64_t ns);
 /*
  * From now on other servers of this network namespace can share the interfaces of this one, and it
  * theirs: bpf/loader/share.h. Not for the chain, which only keeps its filters apart from theirs.
- * Returns the descriptor on which loader_serve has something to do when it is readable, or -errno.
- * Before anything is attached.
+ * They meet by sockets in this folder, which are for the owner and a group: that of the user that
+ * the process becomes. Under the folder's lock, before anything is attached. 0, or -errno and it
+ * shares nothing.
  */
-int loader_listen(struct loader *loader);
+int loader_listen(struct loader *loader, const char *folder, gid_t group);
+/*
+ * The descriptor on which loader_serve has something to do when it is readable; -1: there is none,
+ * or for the rest of this second it does nothing.
+ */
+int loader_listener(struct loader *loader);
 void loader_serve(struct loader *loader);
 /* After everything was detached, or loader_close. */
 void loader_unlisten(struct loader *loader);

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <bpf/libbpf.h>
 
@@ -72,6 +73,9 @@ struct loader {
     struct loader_tcp *tcp;    /* NULL: TCP is not answered */
     int share_socket;          /* where other servers ask; -1: none */
     unsigned int share_number; /* no other server of this network namespace has it meanwhile */
+    char share_path[96];       /* of the sockets of all, but for their numbers */
+    time_t share_second;       /* a second, */
+    unsigned int share_work;   /* and what was done for others in it */
     struct share_link *shares; /* links that others may share */
     struct inner inner;        /* the server's memory */
     int ncpus;
@@ -95,6 +99,9 @@ int object_wait_hook(struct object *object, enum loader_hook hook);
 int object_finish(struct object *object, char *log, size_t nlog);
 /* An object that is not open is legal. */
 void object_close(struct object *object);
+
+/* The cookie of this process's network namespace. 0 or -errno. */
+int loader_netns_cookie(__u64 *out);
 
 /* NULL: no map has this name. */
 struct bpf_map *object_map(const struct object *object, const char *name);

@@ -14,12 +14,15 @@
 
 #include <bpf/bpf_endian.h>
 
-/* The mc_shared of the servers, in the order of their ports. */
+/*
+ * The mc_shared of the servers, in the order of their ports. Nothing calls what is at the last
+ * place, where the loader tries whether a descriptor is an XDP program.
+ */
 struct {
     __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
     __uint(key_size, sizeof(__u32));
     __uint(value_size, sizeof(__u32));
-    __uint(max_entries, SHARE_SERVERS);
+    __uint(max_entries, SHARE_SERVERS + 1);
 } share_servers SEC(".maps");
 
 struct share_ports share_ports;

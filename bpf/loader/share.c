@@ -2,13 +2,16 @@
 #include "bpf/loader/share.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,12 +31,15 @@ enum {
     ANSWER_S = 1,      /* the longest wait for an answer, */
     ANSWERS_S = 3,     /* and for those of all servers */
     REQUEST_MS = 100,  /* the longest wait for a request after its connection */
+    WORK_MAX = 1000,   /* what this server's thread does for others in a second: connections, */
+    WORK_WAIT = 500,   /* and as what it counts to have waited for a request in vain */
+    FULL_MS = 10,      /* between tries to connect to a server that has as many as can wait */
     CHANGING_S = 5,    /* after an answer the link's program may be one that is not known yet */
     BACKLOG = NUMBERS, /* connections that wait for this server's thread */
 };
 
 enum kind {
-    ASK = 0x6d633031, /* who shares this interface? */
+    ASK = 0x6d633032, /* who shares this interface? With an XDP program of mine */
     SHARES,           /* I: ports; mc_shared, link, program of the link */
     ALONE,            /* not I */
     CHANGES,          /* I, and the program of the link is being replaced: ask again */
@@ -131,23 +137,10 @@ static int receive_message(int fd, struct message *message, int fds[FDS_MAX])
     return -EAGAIN;
 }
 
-/* Whether the other end is root or this user: of a listener, when it began to listen. */
-static bool is_trusted(int fd)
+static void fill_name(const struct loader *loader, struct sockaddr_un *name, unsigned int number)
 {
-    struct ucred peer = {.uid = (uid_t)-1};
-    socklen_t n = sizeof(peer);
-
-    return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) &&
-           (peer.uid == 0 || peer.uid == geteuid());
-}
-
-static socklen_t fill_name(struct sockaddr_un *name, unsigned int number)
-{
-    int n;
-
     *name = (struct sockaddr_un){.sun_family = AF_UNIX};
-    n = snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1, "memcached-bmc-%u", number);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    snprintf(name->sun_path, sizeof(name->sun_path), "%s%u", loader->share_path, number);
 }
 
 static int open_socket(void)
@@ -244,62 +237,116 @@ static void take(struct share_link *share, const struct message *message, int fd
     close_all(before, 2);
 }
 
-/* Answers one request of a connection. */
-static void answer(struct loader *loader, int fd)
+/*
+ * Whether a descriptor is an XDP program. The kernel loads these for processes with CAP_BPF and
+ * CAP_NET_ADMIN alone, so who has one is no process without capabilities, whatever its user, and in
+ * whatever namespaces it is. The array, which the kernel lets have XDP programs alone, tells it:
+ * their bpf_prog_info cannot be told from the information about other objects.
+ */
+static bool is_xdp(const struct share_link *share, int fd)
+{
+    const int servers = bpf_map__fd(share->skel->maps.share_servers);
+    const uint32_t spare = SHARE_SERVERS;
+
+    if (fd < 0 || prog_array_set(servers, spare, fd))
+        return false;
+    bpf_map_delete_elem(servers, &spare);
+    return true;
+}
+
+/* Answers one request of a connection, if it is a server's. Returns how much work that was. */
+static unsigned int answer(struct loader *loader, int fd)
 {
     struct pollfd wait = {.fd = fd, .events = POLLIN};
     struct share_link *share;
     struct message message;
     int fds[FDS_MAX];
+    bool known;
 
-    if (!is_trusted(fd) || poll(&wait, 1, REQUEST_MS) <= 0 || receive_message(fd, &message, fds))
-        return;
+    if (poll(&wait, 1, REQUEST_MS) <= 0)
+        return WORK_WAIT;
+    if (receive_message(fd, &message, fds))
+        return 1;
     share = find(loader, message.ifindex);
-    if (message.kind == ASK) {
+    known = !share || is_xdp(share, fds[0]);
+    if (known && message.kind == ASK) {
         answer_ask(loader, fd, share, message);
-    } else if (message.kind == TAKE) {
+    } else if (known && message.kind == TAKE) {
         if (share && fds[1] >= 0)
             take(share, &message, fds);
         message.kind = TAKEN;
         send_message(fd, &message, NULL, 0);
     }
     close_all(fds, FDS_MAX);
+    return 1;
+}
+
+/* Whether in this second others have had what is done for them in one. */
+static bool is_flooded(struct loader *loader)
+{
+    const time_t now = now_s();
+
+    if (loader->share_second != now)
+        loader->share_work = 0;
+    loader->share_second = now;
+    return loader->share_work >= WORK_MAX;
+}
+
+int loader_listener(struct loader *loader)
+{
+    return is_flooded(loader) ? -1 : loader->share_socket;
 }
 
 void loader_serve(struct loader *loader)
 {
     int i, fd;
 
-    for (i = 0; i < BACKLOG; i++) {
+    for (i = 0; i < BACKLOG && !is_flooded(loader); i++) {
         fd = accept4(loader->share_socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
             return;
-        answer(loader, fd);
+        loader->share_work += answer(loader, fd);
         close(fd);
     }
 }
 
-int loader_listen(struct loader *loader)
+/* Binds a socket to the first free name, for its owner and this group. 0 or -errno. */
+static int bind_free(struct loader *loader, int fd)
 {
     struct sockaddr_un name;
     unsigned int number;
-    socklen_t n;
-    int fd = open_socket();
+
+    for (number = 0; number < NUMBERS; number++) {
+        fill_name(loader, &name, number);
+        loader->share_number = number;
+        if (bind(fd, (const struct sockaddr *)&name, sizeof(name)) == 0)
+            return chmod(name.sun_path, 0660) || listen(fd, BACKLOG) ? -errno : 0;
+        if (errno != EADDRINUSE)
+            return -errno;
+    }
+    return -EADDRINUSE;
+}
+
+int loader_listen(struct loader *loader, const char *folder, gid_t group)
+{
+    int fd = open_socket(), rc, before;
+    __u64 netns = 0;
 
     if (fd < 0)
         return fd;
-    for (number = 0; number < NUMBERS; number++) {
-        n = fill_name(&name, number);
-        if (bind(fd, (const struct sockaddr *)&name, n) == 0)
-            break;
-    }
-    if (number == NUMBERS || listen(fd, BACKLOG)) {
+    rc = loader_netns_cookie(&netns);
+    snprintf(loader->share_path, sizeof(loader->share_path), "%s/%" PRIu64 "-", folder,
+             (uint64_t)netns);
+    before = setfsgid(group); /* of a file's group chown needs a capability that units leave out */
+    rc = rc ? rc : bind_free(loader, fd);
+    setfsgid((gid_t)before);
+    if (rc) {
+        loader->share_number = 0;
         close(fd);
-        return -EADDRINUSE;
+        return rc;
     }
     loader->share_socket = fd;
-    loader->share_number = number;
-    return fd;
+    return 0;
 }
 
 void loader_unlisten(struct loader *loader)
@@ -311,6 +358,37 @@ void loader_unlisten(struct loader *loader)
 
 /* --- the other servers --------------------------------------------------------------- */
 
+/* Waits until a descriptor is readable or the time is over; meanwhile serves others. */
+static bool await(struct loader *loader, int fd, int ms)
+{
+    struct pollfd waits[] = {{.fd = fd, .events = POLLIN},
+                             {.fd = loader_listener(loader), .events = POLLIN}};
+
+    poll(waits, 2, ms);
+    if (waits[1].revents)
+        loader_serve(loader);
+    return waits[0].revents != 0;
+}
+
+/*
+ * Connects to a server; while as many connections wait there as can, tries again. 0, or -errno:
+ * ENOENT: there is no such server, or it is of another user; ETIMEDOUT.
+ */
+static int reach(struct loader *loader, int fd, unsigned int number, time_t end)
+{
+    struct sockaddr_un name;
+
+    fill_name(loader, &name, number);
+    while (connect(fd, (const struct sockaddr *)&name, sizeof(name))) {
+        if (errno != EAGAIN)
+            return -ENOENT;
+        if (now_s() > end)
+            return -ETIMEDOUT;
+        await(loader, -1, FULL_MS);
+    }
+    return 0;
+}
+
 /*
  * Sends a message to a server and receives the answer; meanwhile serves others, which may wait for
  * this one. 0, or -errno: ENOENT: there is no such server; EAGAIN: it has ended; ETIMEDOUT.
@@ -318,30 +396,24 @@ void loader_unlisten(struct loader *loader)
 static int ask(struct loader *loader, unsigned int number, struct message *message, const int *out,
                size_t nout, int fds[FDS_MAX])
 {
-    struct pollfd waits[] = {{.events = POLLIN}, {.fd = loader->share_socket, .events = POLLIN}};
     const time_t end = now_s() + ANSWER_S;
-    struct sockaddr_un name;
-    socklen_t n = fill_name(&name, number);
-    int rc = -ENOENT, fd = open_socket();
+    int fd = open_socket(), rc;
 
     if (fd < 0)
         return fd;
-    waits[0].fd = fd;
-    if (!connect(fd, (const struct sockaddr *)&name, n) && is_trusted(fd))
-        rc = send_message(fd, message, out, nout);
-    while (!rc && !waits[0].revents) {
-        rc = poll(waits, 2, ANSWER_S * 1000) > 0 && now_s() <= end ? 0 : -ETIMEDOUT;
-        if (!rc && waits[1].revents)
-            loader_serve(loader);
-    }
+    rc = reach(loader, fd, number, end);
+    rc = rc ? rc : send_message(fd, message, out, nout);
+    while (!rc && !await(loader, fd, ANSWER_S * 1000))
+        rc = now_s() <= end ? 0 : -ETIMEDOUT;
     rc = rc ? rc : receive_message(fd, message, fds);
     close(fd);
     return rc;
 }
 
 /* Asks all. 0, or -EAGAIN: the answers are not of one moment, or there is none yet. */
-static int ask_all(struct loader *loader, int ifindex, struct asked *all)
+static int ask_all(struct loader *loader, const struct share_link *share, struct asked *all)
 {
+    const int own = bpf_program__fd(share->skel->progs.mc_shared), ifindex = share->ifindex;
     const time_t end = now_s() + ANSWERS_S;
     bool silent = false;
     unsigned int number;
@@ -354,7 +426,7 @@ static int ask_all(struct loader *loader, int ifindex, struct asked *all)
         if (number == loader->share_number)
             continue;
         *message = (struct message){.kind = ASK, .ifindex = (uint32_t)ifindex};
-        rc = ask(loader, number, message, NULL, 0, fds);
+        rc = ask(loader, number, message, &own, 1, fds);
         silent |= rc == -ETIMEDOUT;
         if (rc)
             continue;
@@ -509,7 +581,7 @@ int share_join(struct loader *loader, struct loader_link *link, bool generic)
 
     if (!share)
         return -EBUSY;
-    rc = ask_all(loader, link->ifindex, &all);
+    rc = ask_all(loader, share, &all);
     rc = rc ? rc : judge(loader, &all, generic);
     rc = rc ? rc : fill(loader, share, &all);
     rc = rc ? rc : begin(loader, share, link);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * share: several servers on one interface, whose XDP link has one program. A server that finds the
- * interface taken asks the others, over sockets of this network namespace, for the link and for the
+ * interface taken asks the others, over sockets in a folder of root's, for the link and for the
  * program through which each of them is called (mc_shared). It puts these and its own into the
  * array of its mc_share (share.bpf.c), makes that the program of the link, and hands it to the
  * others. All hold the link, so it lasts as long as one of them lives. The kernel ends the calls of
  * a server with its process (prog_array.h).
  *
- * It tells nobody but root and processes of its own user, and asks no others.
+ * Only root and the group of the server's user can connect. A server tells those that show it an
+ * XDP program, which a process without capabilities cannot have.
  *
- * Used by the loader only; its public functions are loader_listen, loader_serve and loader_unlisten
- * in loader.h.
+ * Used by the loader only; its public functions are loader_listen, loader_listener, loader_serve
+ * and loader_unlisten in loader.h.
  */
 #ifndef BPF_SHARE_H
 #define BPF_SHARE_H

@@ -29,6 +29,11 @@ struct credentials_user credentials_find_user(const char *name)
     return (struct credentials_user){true, entry->pw_uid, entry->pw_gid, name};
 }
 
+gid_t credentials_group(const struct credentials_user *user)
+{
+    return user->given ? user->gid : getegid();
+}
+
 void credentials_become(const struct credentials_user *user)
 {
     if (!user->given)

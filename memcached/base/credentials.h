@@ -27,6 +27,8 @@ struct credentials_user {
 
 /* Looks the user up by name if the process is root's; otherwise returns no user. */
 struct credentials_user credentials_find_user(const char *name);
+/* The user's group; if none was given, the process's. */
+gid_t credentials_group(const struct credentials_user *user);
 /* Switches to the user, if one was given. */
 void credentials_become(const struct credentials_user *user);
 /*

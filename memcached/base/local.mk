@@ -13,6 +13,7 @@ base_srcs += memcached/base/memfile.c memcached/base/memfile.h
 base_srcs += memcached/base/num.c memcached/base/num.h
 base_srcs += memcached/base/credentials.c memcached/base/credentials.h
 base_srcs += memcached/base/cgroup.c memcached/base/cgroup.h
+base_srcs += memcached/base/runfolder.c memcached/base/runfolder.h
 base_srcs += memcached/base/stream.c memcached/base/stream.h
 base_srcs += memcached/base/thread.c memcached/base/thread.h
 base_srcs += memcached/base/sum.h

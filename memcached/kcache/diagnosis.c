@@ -127,6 +127,25 @@ static void explain_words(const struct link_info *link, bool generic, int rc, co
                  "(`dmesg | tail`)");
 }
 
+/* Whether the program is of a server that may share the interface. */
+static bool is_servers(const char *program)
+{
+    return strcmp(program, "mc_xdp") == 0 || strcmp(program, "mc_share") == 0;
+}
+
+void diagnosis_unshared(int rc, char *text, size_t ntext)
+{
+    snprintf(text, ntext,
+             "no other server can share its interfaces: no socket in " DIAGNOSIS_FOLDER ": %s%s",
+             strerror(-rc),
+             rc == -EROFS    ? " (a unit needs RuntimeDirectory=memcachedsr-share, a container a "
+                               "volume there)"
+             : rc == -EACCES ? " (start as root, or make it a folder of this user)"
+             : rc == -EPERM  ? " (it must be a folder of root or this user, and only the owner "
+                               "may write to it)"
+                             : "");
+}
+
 int diagnosis_explain(struct loader *loader, const struct link_info *link, bool generic, int rc,
                       char *text, size_t ntext)
 {
@@ -143,9 +162,13 @@ int diagnosis_explain(struct loader *loader, const struct link_info *link, bool 
         snprintf(text, ntext,
                  "another XDP program is attached (id %u%s%s); it stays: stop its owner, detach it "
                  "(`ip link set dev %s xdp off`, or xdpgeneric; a link: `bpftool link detach`), or "
-                 "use %sanother interface",
+                 "use %sanother interface%s",
                  id, program[0] ? ", " : "", program, link->name,
-                 loader_is_chain(loader) ? "" : "mode=tc or ");
+                 loader_is_chain(loader) ? "" : "mode=tc or ",
+                 is_servers(program) && !loader_is_chain(loader)
+                     ? "; a memcached shares it that runs, sees this " DIAGNOSIS_FOLDER
+                       ", and is of this release and mode"
+                     : "");
         return rc;
     }
     if (rc == -EPERM || rc == -EACCES) {

@@ -12,6 +12,9 @@
 #include "bpf/loader/loader.h"
 #include "kcache/link.h"
 
+/* Where servers that share an interface meet. */
+#define DIAGNOSIS_FOLDER "/run/memcachedsr-share"
+
 /*
  * Whether the programs cannot read the interface's frames, which is known without trying; then
  * `text` says why.
@@ -26,5 +29,7 @@ bool diagnosis_native_unfit(const struct link_info *link, char *text, size_t nte
  */
 int diagnosis_explain(struct loader *loader, const struct link_info *link, bool generic, int rc,
                       char *text, size_t ntext);
+/* Explains why this server has no socket in that folder (-errno). */
+void diagnosis_unshared(int rc, char *text, size_t ntext);
 
 #endif

@@ -392,7 +392,7 @@ static void log_unwatched(const struct kcache *kcache, const struct in6_addr *ad
  * Attaches to all interfaces, or with `error` to none. An interface of bmc=auto that refuses is
  * left out, except with the chain, which would not see the writes there.
  */
-static int attach_all(struct kcache *kcache, char *error, size_t nerror)
+static int attach_all(struct kcache *kcache, gid_t group, char *error, size_t nerror)
 {
     unsigned int i;
 
@@ -403,7 +403,7 @@ static int attach_all(struct kcache *kcache, char *error, size_t nerror)
         attach_early(kcache->loader, &kcache->attached[i], LOADER_INGRESS);
     if (wait_for_programs(kcache, error, nerror))
         return -1;
-    monitor_listen(kcache->monitor);
+    monitor_listen(kcache->monitor, group);
     i = 0;
     while (i < kcache->ninterfaces) {
         if (!attach_interface(kcache->loader, &kcache->attached[i], kcache->mode, error, nerror)) {
@@ -499,7 +499,7 @@ static int attach(struct kcache *kcache, const struct kcache_served *served, cha
     /* The chain caches nothing until it sees the writes on all interfaces. */
     if (!kcache->chain.wanted)
         open_ports(kcache, served->udp_port, served->tcp_port);
-    if (attach_all(kcache, error, nerror) || add_rings(kcache, error, nerror)) {
+    if (attach_all(kcache, served->group, error, nerror) || add_rings(kcache, error, nerror)) {
         open_ports(kcache, 0, 0);
         detach(kcache);
         return -1;

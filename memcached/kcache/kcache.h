@@ -122,6 +122,7 @@ struct mc_control *kcache_control(struct kcache *kcache);
  * the process becomes. others: the ports that the server answers alone, as text.
  */
 struct kcache_served {
+    gid_t group;
     const char *others;
     uint16_t udp_port, tcp_port;
     const struct in6_addr *addresses;

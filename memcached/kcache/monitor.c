@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/runfolder.h"
 #include "base/thread.h"
+#include "kcache/diagnosis.h"
 #include "kcache/local.h"
 #include "kcache/losses.h"
 #include "kcache/rtnetlink.h"
@@ -54,7 +56,6 @@ struct monitor {
 
     int link_events;  /* of rtnetlink_subscribe */
     int route_events; /* of rtnetlink_subscribe_to_routes */
-    int servers;      /* of loader_listen */
     int wake;         /* written to end the thread */
     pthread_t thread;
     bool running;
@@ -286,7 +287,7 @@ static void note_link(struct monitor *monitor, struct watched *watched,
         change_state(monitor, watched, link->up ? KCACHE_UP : KCACHE_DOWN);
 }
 
-/* Whoever detaches the programs repeatedly does so on purpose: stop attaching again. */
+/* Who detaches the programs repeatedly does so on purpose: attach them again after a pause. */
 static void note_loss(struct monitor *monitor, struct watched *watched, unsigned int lost,
                       time_t now)
 {
@@ -513,9 +514,10 @@ static void *run(void *arg)
     struct pollfd fds[POLLED] = {{.fd = monitor->wake, .events = POLLIN},
                                  {.fd = monitor->link_events, .events = POLLIN},
                                  {.fd = monitor->route_events, .events = POLLIN},
-                                 {.fd = monitor->servers, .events = POLLIN}};
+                                 {.events = POLLIN}};
 
     for (;;) {
+        fds[3].fd = loader_listener(monitor->loader);
         poll_events(monitor, fds);
         if (fds[0].revents & POLLIN)
             return NULL;
@@ -559,7 +561,6 @@ struct monitor *monitor_open(struct loader *loader, enum kcache_mode mode,
     monitor->wake = eventfd(0, EFD_CLOEXEC);
     monitor->link_events = rtnetlink_subscribe();
     monitor->route_events = rtnetlink_subscribe_to_routes();
-    monitor->servers = -1;
     rc = monitor->wake < 0           ? -errno
          : monitor->link_events < 0  ? monitor->link_events
          : monitor->route_events < 0 ? monitor->route_events
@@ -574,9 +575,18 @@ struct monitor *monitor_open(struct loader *loader, enum kcache_mode mode,
     return monitor;
 }
 
-void monitor_listen(struct monitor *monitor)
+void monitor_listen(struct monitor *monitor, gid_t group)
 {
-    monitor->servers = loader_listen(monitor->loader);
+    int lock = runfolder_enter(DIAGNOSIS_FOLDER);
+    int rc = lock < 0 ? lock : loader_listen(monitor->loader, DIAGNOSIS_FOLDER, group);
+    char text[REASON_TEXT];
+
+    if (lock >= 0)
+        close(lock);
+    if (!rc || monitor->mode == KCACHE_TC || loader_is_chain(monitor->loader))
+        return;
+    diagnosis_unshared(rc, text, sizeof(text));
+    fprintf(stderr, "bmc: %s\n", text);
 }
 
 void monitor_watch(struct monitor *monitor, struct attachment *attachments, size_t n)

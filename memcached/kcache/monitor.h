@@ -21,10 +21,11 @@ struct monitor *monitor_open(struct loader *loader, enum kcache_mode mode,
                              const struct in6_addr *listen, size_t nlisten, char *error,
                              size_t nerror);
 /*
- * From now on other servers can share the interfaces, and wait for the thread's answers. Without it
- * none are shared. Once, before XDP is attached.
+ * From now on other servers can share the interfaces, and wait for the thread's answers: those of
+ * root and of this group, that of the user which the server becomes. Without it none are shared; if
+ * it fails, it logs why. Once, before XDP is attached.
  */
-void monitor_listen(struct monitor *monitor);
+void monitor_listen(struct monitor *monitor, gid_t group);
 /*
  * Sets the attachments to monitor, and passes the local addresses to the programs. They must
  * outlive the monitor, and belong to it once the thread runs. May be called several times before

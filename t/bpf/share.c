@@ -1,12 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The XDP program of several servers: which of them gets which packet, and while it lives. */
+/*
+ * The XDP program of several servers: which of them gets which packet, and while it lives. How they
+ * meet: who is told what, and what is believed.
+ */
+#include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <errno.h>
+#include <inttypes.h>
 #include <linux/if_ether.h>
-#include <linux/in.h>
+#include <linux/if_link.h>
+#include <net/if.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "bpf/loader/loader.h"
 #include "bpf/loader/prog_array.h"
 #include "bpf/loader/share_ports.h"
 #include "t/bpf/wire.h"
@@ -150,12 +167,272 @@ static void test_dead(int program)
     goes_to(FIRST, &frame, FRAME, "the other one gets its own all the time");
 }
 
+/* --- meeting --------------------------------------------------------------------- */
+
+enum {
+    ASK = 0x6d633032, /* as bpf/loader/share.c has them */
+    SHARES,
+    STRANGERS = 2, /* connections that say nothing, of those that are taken in a second */
+    CROWD = 10,    /* that many come */
+    DESCRIPTORS = 3,
+    SERVER_PORT = 11311,
+};
+
+struct message {
+    uint32_t kind, ifindex, generic, nservers;
+    uint16_t udp, tcp;
+};
+
+static char folder[] = "/tmp/mc-share-XXXXXX";
+
+/* The name of the server with this number in this network namespace. */
+static struct sockaddr_un name_of(unsigned int number)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+    uint64_t netns = 0;
+    socklen_t n = sizeof(netns);
+
+    getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &netns, &n);
+    close(fd);
+    snprintf(name.sun_path, sizeof(name.sun_path), "%s/%" PRIu64 "-%u", folder, netns, number);
+    return name;
+}
+
+static int call(unsigned int number)
+{
+    struct sockaddr_un name = name_of(number);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
+
+    if (connect(fd, (const struct sockaddr *)&name, sizeof(name)) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static void say(int fd, const struct message *message, const int *fds, size_t n)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(DESCRIPTORS * sizeof(int))];
+    } control = {.header = {.cmsg_len = CMSG_LEN(n * sizeof(int)),
+                            .cmsg_level = SOL_SOCKET,
+                            .cmsg_type = SCM_RIGHTS}};
+    struct iovec part = {(void *)(uintptr_t)message, sizeof(*message)};
+    struct msghdr packet = {.msg_iov = &part, .msg_iovlen = 1};
+
+    if (n) {
+        packet.msg_control = &control;
+        packet.msg_controllen = CMSG_SPACE(n * sizeof(int));
+        memcpy(CMSG_DATA(&control.header), fds, n * sizeof(int));
+    }
+    sendmsg(fd, &packet, MSG_NOSIGNAL);
+}
+
+/* Receives a message; returns with how many descriptors, which it closes. -1: there came none. */
+static int hear(int fd, struct message *message)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(DESCRIPTORS * sizeof(int))];
+    } control;
+    struct iovec part = {message, sizeof(*message)};
+    struct msghdr packet = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = &control,
+                            .msg_controllen = sizeof(control)};
+    const struct cmsghdr *header;
+    int fds[DESCRIPTORS], n, i;
+
+    if (recvmsg(fd, &packet, 0) != sizeof(*message))
+        return -1;
+    header = CMSG_FIRSTHDR(&packet);
+    n = header ? (int)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int)) : 0;
+    memcpy(fds, header ? CMSG_DATA(header) : (const void *)fds, (size_t)n * sizeof(int));
+    for (i = 0; i < n; i++)
+        close(fds[i]);
+    return n;
+}
+
+static time_t seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+
+/* What a server tells somebody who shows this descriptor; in a second in which it has told few. */
+static int told(struct loader *loader, int ifindex, int shown)
+{
+    struct message message = {.kind = ASK, .ifindex = (uint32_t)ifindex};
+    int fd, n;
+
+    while (loader_listener(loader) < 0)
+        poll(NULL, 0, 10);
+    fd = call(0);
+    say(fd, &message, &shown, shown >= 0);
+    loader_serve(loader);
+    n = hear(fd, &message);
+    close(fd);
+    return n;
+}
+
+static void test_who_is_told(struct loader *loader, int ifindex, int program)
+{
+    int map = bpf_map_create(BPF_MAP_TYPE_PERCPU_ARRAY, "test", 4, 8, 1, NULL);
+    const struct bpf_insn code[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
+                                    {.code = BPF_JMP | BPF_EXIT}};
+    int filter = bpf_prog_load(BPF_PROG_TYPE_SOCKET_FILTER, "test", "GPL", code, 2, NULL);
+
+    ok(told(loader, ifindex, program) == DESCRIPTORS,
+       "who shows an XDP program is told how to join");
+    ok(told(loader, ifindex, -1) < 0, "who shows nothing is told nothing");
+    ok(told(loader, ifindex, map) < 0,
+       "nor who shows a map, whose type has the number of that of XDP programs");
+    ok(told(loader, ifindex, filter) < 0,
+       "nor who shows a program that processes without capabilities may load");
+    ok(told(loader, ifindex, STDOUT_FILENO) < 0, "nor who shows a file");
+    ok(told(loader, ifindex, program) == DESCRIPTORS, "after that servers are told again");
+    close(map);
+    close(filter);
+}
+
+/* How many of these connections the other end has closed. */
+static int closed(const int *fds, int n)
+{
+    int i, found = 0;
+
+    for (i = 0; i < n; i++) {
+        struct pollfd one = {.fd = fds[i]};
+
+        poll(&one, 1, 0);
+        found += (one.revents & POLLHUP) != 0;
+    }
+    return found;
+}
+
+static void test_strangers(struct loader *loader)
+{
+    int fds[CROWD], i, n;
+    time_t begin = seconds();
+
+    for (i = 0; i < CROWD; i++)
+        fds[i] = call(0);
+    for (i = 0; i < CROWD; i++)
+        loader_serve(loader);
+    n = closed(fds, CROWD);
+    ok(n > 0 && n <= STRANGERS * (1 + (int)(seconds() - begin)),
+       "of %d who say nothing a server takes two in a second: %d", CROWD, n);
+    for (i = 0; i < CROWD; i++)
+        close(fds[i]);
+}
+
+/* A server that hands out what it likes. */
+struct liar {
+    int listener;
+    int fds[DESCRIPTORS];
+    uint32_t asked;
+};
+
+static void *lie(void *arg)
+{
+    struct liar *liar = arg;
+    struct message message;
+    int fd;
+
+    while ((fd = accept(liar->listener, NULL, NULL)) >= 0) {
+        if (hear(fd, &message) >= 0 && message.kind == ASK) {
+            __atomic_fetch_add(&liar->asked, 1, __ATOMIC_RELAXED);
+            message.kind = SHARES;
+            message.generic = 1;
+            say(fd, &message, liar->fds, DESCRIPTORS);
+        }
+        close(fd);
+    }
+    return NULL;
+}
+
+static uint32_t program_of(int link)
+{
+    struct bpf_link_info info = {0};
+    uint32_t ninfo = sizeof(info);
+
+    return bpf_obj_get_info_by_fd(link, &info, &ninfo) ? 0 : info.prog_id;
+}
+
+static int attach(int program, int ifindex)
+{
+    LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = XDP_FLAGS_SKB_MODE);
+
+    return bpf_link_create(program, ifindex, BPF_XDP, &opts);
+}
+
+/* Of a server that hands out a link to another interface than that which was asked for. */
+static void test_any_descriptor(struct loader *loader, int program, int ifindex, int other)
+{
+    int busy = attach(program, ifindex), links = attach(program, other), rc;
+    uint32_t before = program_of(links);
+    struct liar liar = {.listener = socket(AF_UNIX, SOCK_SEQPACKET, 0),
+                        .fds = {program, links, program}};
+    struct sockaddr_un name = name_of(1);
+    struct loader_link link;
+    pthread_t thread;
+
+    if (!ok(busy >= 0 && links >= 0 && before &&
+                !bind(liar.listener, (const struct sockaddr *)&name, sizeof(name)) &&
+                !listen(liar.listener, 8),
+            "there is a server that lies"))
+        return;
+    pthread_create(&thread, NULL, lie, &liar);
+    loader_link_init(&link, ifindex);
+    rc = loader_attach_xdp(loader, &link, true);
+    ok(rc == -EBUSY && liar.asked, "a link to another interface is not believed: %d", rc);
+    ok(program_of(links) == before, "its program stays");
+    loader_detach_xdp(&link);
+    shutdown(liar.listener, SHUT_RDWR);
+    pthread_join(thread, NULL);
+    close(liar.listener);
+    close(busy);
+    close(links);
+}
+
+static void test_meeting(int program)
+{
+    char error[512];
+    struct loader *loader = loader_open(error, sizeof(error));
+    struct loader_link link;
+    struct stat is;
+    int lo, other;
+
+    if (!loader || loader_wait(loader, error, sizeof(error)) || !mkdtemp(folder) ||
+        system("ip link set lo up && ip link add sh0 type veth peer name sh1") != 0)
+        skip_all("no interfaces");
+    lo = (int)if_nametoindex("lo");
+    other = (int)if_nametoindex("sh0");
+    loader_control(loader)->port = htons(SERVER_PORT);
+    ok(!loader_listen(loader, folder, 1) && loader_listener(loader) >= 0, "a server listens");
+    ok(!stat(name_of(0).sun_path, &is) && is.st_uid == geteuid() && is.st_gid == 1 &&
+           (is.st_mode & 0777) == 0660,
+       "its socket is for its owner and the group: %o", is.st_mode);
+    loader_link_init(&link, lo);
+    ok(!loader_attach_xdp(loader, &link, true), "it is attached");
+    test_who_is_told(loader, lo, program);
+    test_strangers(loader);
+    loader_detach_xdp(&link);
+    test_any_descriptor(loader, program, lo, other);
+    loader_close(loader);
+    unlink(name_of(0).sun_path);
+    unlink(name_of(1).sun_path);
+    rmdir(folder);
+}
+
 int main(void)
 {
     int first = load_constant(FIRST), second = load_constant(SECOND), servers;
     struct bpf_program *each;
 
-    skel = first < 0 ? NULL : share__open();
+    skel = first < 0 || unshare(CLONE_NEWNET) ? NULL : share__open();
     if (!skel)
         skip_all("cannot load programs");
     bpf_object__for_each_program(each, skel->obj) bpf_program__set_flags(each, BPF_F_XDP_HAS_FRAGS);
@@ -170,6 +447,7 @@ int main(void)
     test_ports();
     test_others();
     test_dead(second);
+    test_meeting(first);
     share__destroy(skel);
     return done();
 }

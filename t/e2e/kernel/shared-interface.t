@@ -6,8 +6,12 @@ and dies."""
 import array
 import concurrent.futures
 import contextlib
+import ctypes
+import multiprocessing
 import os
+import pwd
 import socket
+import stat
 import struct
 
 import client
@@ -19,7 +23,9 @@ from kernel import answer
 
 DROP = ["-o", "drop_privileges"] if "no_drop_privileges" in server.run("-h")[1] else []
 STRANGER = 65533 # neither root nor the user of the servers
-NAMES = ["\0memcached-bmc-%d" % number for number in range(32)]
+FOLDER = "/run/memcachedsr-share"
+SO_NETNS_COOKIE = 71
+BACKLOG = 32 # connections that wait for a server's thread
 GETS = 200 # at least, while another server comes or goes
 
 
@@ -332,81 +338,173 @@ def ports_in_use():
         all_fresh((first, second), b"w", "both go on")
 
 
-@contextlib.contextmanager
-def as_nobody():
-    os.seteuid(STRANGER)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
+def sockets(namespace):
+    """Those of the servers of a network namespace, by their numbers."""
+    with netns.inside(namespace), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as some:
+        cookie, = struct.unpack("Q", some.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, 8))
+    return sorted(os.path.join(FOLDER, each) for each in os.listdir(FOLDER)
+                  if each.startswith("%d-" % cookie))
 
 
-def sequenced():
-    one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    one.settimeout(20)
-    return one
+def become(user, group, capable):
+    """Changes this process's user, and what is left of root's capabilities."""
+    os.setgroups([])
+    os.setresgid(group, group, group)
+    if user:
+        os.setresuid(user, user, user)
+    if not capable:
+        header = struct.pack("Ii", 0x20080522, 0)
+        if ctypes.CDLL(None, use_errno=True).capset(header, bytes(24)):
+            raise OSError(ctypes.get_errno(), "capset")
 
 
-def squat(names, namespace):
-    """Sockets of an unprivileged user with these names."""
-    sockets = []
-    with netns.inside(namespace), as_nobody():
-        for name in names:
-            sockets.append(sequenced())
-            sockets[-1].bind(name)
-            sockets[-1].listen()
-    return sockets
+def asks(path, index, user=0, group=0, capable=True, program=None):
+    """What a process of this user gets that asks for an interface: the number of descriptors, or
+    the error."""
+    def ask(out):
+        become(user, group, capable)
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
+                one.settimeout(20)
+                one.connect(path)
+                request = struct.pack("IIIIHH", 0x6d633032, index, 0, 0, 0, 0)
+                fds = [] if program is None else [program]
+                one.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
+                                         array.array("i", fds))] if fds else [])
+                _, more, _, _ = one.recvmsg(100, socket.CMSG_SPACE(16))
+                out.send(sum(len(each[2]) for each in more) // 4)
+        except OSError as error:
+            out.send(type(error).__name__)
 
-
-def taken(listener):
-    """What the connections of a listener have sent."""
-    listener.settimeout(0)
-    got = []
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            connection, _ = listener.accept()
-            got.append(connection.recv(100))
-            connection.close()
-    return got
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=ask, args=(theirs,))
+    process.start()
+    theirs.close()
+    result = ours.recv()
+    process.join()
+    return result
 
 
 @tap.case
-def an_unprivileged_user():
-    """Has the names of the sockets, or asks: and gives and gets nothing."""
+def who_may_ask():
     with Ground() as ground:
-        squatter = squat(NAMES[:1], ground.pair.server)[0]
-        first = ground.add()
-        second = ground.add()
-        tap.is_(set(taken(squatter)), {b""}, "nobody tells him anything")
-        squatter.close()
+        first, second = ground.add(), ground.add()
         index = netns.link("sv0", ground.pair.server)["ifindex"]
-        request = struct.pack("IIIIHH", 0x6d633031, index, 0, 0, 0, 0)
-        for user, answered in ((as_nobody, False), (contextlib.nullcontext, True)):
-            with netns.inside(ground.pair.server), user(), sequenced() as one:
-                one.connect(NAMES[1])
-                with contextlib.suppress(ConnectionError):
-                    one.send(request)
-                try:
-                    data, more, _, _ = one.recvmsg(100, socket.CMSG_SPACE(16))
-                except ConnectionError:
-                    data, more = b"", []
-            fds = array.array("i", b"".join(each[2] for each in more))
-            tap.is_((bool(data), len(fds)), (answered, 3 if answered else 0),
-                    "a request of %s" % ("root" if answered else "another user than theirs"))
-            for fd in fds:
-                os.close(fd)
+        path = sockets(ground.pair.server)[0]
+        is_ = os.stat(path)
+        user = pwd.getpwnam(server.USER)
+        tap.is_((is_.st_uid, is_.st_gid, stat.S_IMODE(is_.st_mode)), (0, user.pw_gid, 0o660),
+                "a server's socket is for root and its user's group")
+        is_ = os.stat(FOLDER)
+        tap.is_((is_.st_uid, stat.S_IMODE(is_.st_mode) & 0o022), (0, 0),
+                "it is in a folder of root's")
+        program = netns.load_pass()
+        tap.is_(asks(path, index, STRANGER, STRANGER, False, program), "PermissionError",
+                "another user cannot connect")
+        tap.is_(asks(path, index, user.pw_uid, user.pw_gid, False), 0,
+                "the servers' user connects, and without an XDP program gets nothing")
+        tap.is_(asks(path, index, capable=False), 0, "nor does root without capabilities")
+        tap.is_(asks(path, index, capable=False, program=os.open("/dev/null", os.O_RDONLY)), 0,
+                "nor with some descriptor")
+        tap.is_(asks(path, index, program=program), 3, "root with a program is told how to join")
+        os.close(program)
         all_fresh((first, second), b"v", "both go on")
 
 
 @tap.case
-def all_names_taken():
+def a_flood_of_another_user():
+    """Connects as often as it can; the names of earlier releases are taken, too."""
+    def flood(namespace, stop):
+        netns.enter(namespace)
+        become(STRANGER, STRANGER, False)
+        kept = []
+        for number in range(BACKLOG):
+            kept.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            kept[-1].bind("\0memcached-bmc-%d" % number)
+            kept[-1].listen()
+        while not stop.is_set():
+            for path in targets:
+                one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                one.setblocking(False)
+                with contextlib.suppress(OSError):
+                    one.connect(path)
+                kept.append(one)
+            del kept[BACKLOG:-2 * BACKLOG]
+
     with Ground() as ground:
-        squatters = squat(NAMES, ground.pair.server)
         first = ground.add()
-        ground.refused("bmc=sv0", "sv0: another XDP program", "an unprivileged user has all names")
-        fresh(first, b"v", "the first one goes on")
-        for squatter in squatters:
-            squatter.close()
+        targets = sockets(ground.pair.server) + ["\0memcached-bmc-0"]
+        context = multiprocessing.get_context("fork")
+        stop = context.Event()
+        process = context.Process(target=flood, args=(ground.pair.server, stop))
+        process.start()
+        try:
+            for _ in range(4):
+                second = ground.add()
+                fresh(second, b"v", "one that comes while another user floods the sockets")
+                second.server.stop()
+        finally:
+            stop.set()
+            process.join()
+        fresh(first, b"w", "the first one goes on")
+
+
+@tap.case
+def a_full_backlog():
+    """A server to which no more can connect is there all the same."""
+    with Ground() as ground:
+        first = ground.add("native")
+        path, = sockets(ground.pair.server)
+        first.server.pause()
+        waiting = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                waiting.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+                waiting[-1].setblocking(False)
+                waiting[-1].connect(path)
+        tap.ok(len(waiting) > BACKLOG, "%d connections wait" % len(waiting))
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            come = pool.submit(ground.add, "native")
+            server.wait_for(lambda: len(sockets(ground.pair.server)) == 2)
+            tap.ok(not server.wait_for(come.done, 0.5), "another server waits, too")
+            first.server.resume()
+            for one in waiting:
+                one.close()
+            second = come.result()
+        fresh(second, b"v", "it shares the interface")
+
+
+@tap.case
+def the_socket_of_a_dead_one_is_removed():
+    with Ground() as ground:
+        first, second = ground.add(), ground.add()
+        before = sockets(ground.pair.server)
+        first.server.kill()
+        again(first)
+        tap.is_(sockets(ground.pair.server), before, "the next one has its name")
+        all_fresh((first, second), b"v", "both")
+        for one in ground.all:
+            one.server.kill()
+        with Ground() as other:
+            other.add()
+            tap.is_(sockets(ground.pair.server), [], "none is left of those that were killed")
+
+
+@tap.case
+def no_folder():
+    """Where /run is read-only, and where others may write to the folder."""
+    for script, reason in (
+            ("mount -t tmpfs -o ro none /run", "Read-only file system .*RuntimeDirectory="),
+            ("mount -t tmpfs none /run && mkdir -m 777 " + FOLDER, "only the owner may write")):
+        with Ground() as ground:
+            hidden = ["unshare", "--mount", "sh", "-c", script + ' && exec "$@"', "-"]
+            first = ground.add(prefix=hidden)
+            tap.like(first.server.log(), "bmc: no other server can share its interfaces: no socket "
+                     "in %s: .*%s" % (FOLDER, reason), "the server says why: %s" % script)
+            fresh(first, b"v", "it works alone")
+            ground.refused("bmc=sv0", "sv0: another XDP program .*mc_xdp.*"
+                           "a memcached shares it that runs, sees this %s" % FOLDER,
+                           "one that does not find it")
 
 
 @tap.case
