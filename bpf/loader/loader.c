@@ -561,3 +561,8 @@ void loader_set_tc(struct loader *loader, bool tc_follows, bool tc_alone)
         *loader->object.tc_alone = tc_alone;
     tcp_set_alone(loader->tcp, tc_alone);
 }
+
+void loader_set_xdp_generic(struct loader *loader, bool generic)
+{
+    *loader->object.xdp_generic = generic;
+}

@@ -314,5 +314,10 @@ uint32_t loader_xdp_present(int ifindex, char name[16]);
  * writer disturbed. tc_alone: TC answers all requests.
  */
 void loader_set_tc(struct loader *loader, bool tc_follows, bool tc_alone);
+/*
+ * Whether XDP is generic on any interface, where a frame's checksum may be left to hardware.
+ * loader_attach_xdp and loader_join_dispatcher set it; only this takes it back.
+ */
+void loader_set_xdp_generic(struct loader *loader, bool generic);
 
 #endif

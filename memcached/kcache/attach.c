@@ -58,18 +58,46 @@ static bool native_works(const struct link_info *link, enum veth_peer peer, char
 static int attach_native(struct loader *loader, struct attachment *at, enum kcache_mode mode,
                          const struct link_info *link, char *why, size_t nwhy)
 {
-    enum veth_peer peer = veth_peer(at->link.ifindex);
+    enum veth_peer peer =
+        at->sends == ATTACH_SENDS ? VETH_PEER_WITH_XDP : veth_peer(at->link.ifindex);
     bool follows = peer == VETH_PEER_WITHOUT_XDP || peer == VETH_PEER_UNKNOWN;
     int rc;
 
+    if (at->sends == ATTACH_SENDS_NOT) {
+        snprintf(why, nwhy, "its driver loses the replies of native XDP");
+        return -EDOM;
+    }
     if (!native_works(link, peer, why, nwhy) && (mode == KCACHE_AUTO || !follows))
         return -EDOM;
     rc = loader_attach_xdp(loader, &at->link, false);
     if (rc)
-        rc = diagnosis_explain(loader, link, false, rc, why, nwhy);
-    else if (peer == VETH_PEER_WITHOUT_XDP)
+        return diagnosis_explain(loader, link, false, rc, why, nwhy);
+    if (peer == VETH_PEER_WITHOUT_XDP)
         log_interface(at,
                       "replies are dropped until the other end of this veth has an XDP program");
+    return 0;
+}
+
+/*
+ * Joins libxdp's dispatcher, if there is one. Where that has lost replies TC answers beside it. 0;
+ * -ENOENT: there is none; or -errno with `why`.
+ */
+static int join_dispatcher(struct loader *loader, struct attachment *at, char *why, size_t nwhy)
+{
+    char reason[WHY_MAX / 4];
+    int rc;
+
+    if (at->sends == ATTACH_SENDS_NOT && at->sends_shared) {
+        at->tc_alone = true;
+        return 0;
+    }
+    rc = loader_join_dispatcher(loader, &at->link, reason, sizeof(reason));
+    if (rc && rc != -ENOENT)
+        snprintf(why, nwhy,
+                 "libxdp's dispatcher is attached and does not accept the program: %s%s%s",
+                 reason[0] ? reason : strerror(-rc),
+                 strstr(reason, "changes packet data") ? " (libxdp 1.5.5 is needed)" : "",
+                 loader_is_chain(loader) ? "" : "; mode=tc works beside it");
     return rc;
 }
 
@@ -81,20 +109,11 @@ static int attach_native(struct loader *loader, struct attachment *at, enum kcac
 static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_mode mode,
                       const struct link_info *link, char *why, size_t nwhy)
 {
-    char reason[WHY_MAX / 4];
-    int rc = loader_join_dispatcher(loader, &at->link, reason, sizeof(reason));
+    int rc = join_dispatcher(loader, at, why, nwhy);
     bool taken;
 
-    if (rc == 0)
-        return 0;
-    if (rc != -ENOENT) {
-        snprintf(why, nwhy,
-                 "libxdp's dispatcher is attached and does not accept the program: %s%s%s",
-                 reason[0] ? reason : strerror(-rc),
-                 strstr(reason, "changes packet data") ? " (libxdp 1.5.5 is needed)" : "",
-                 loader_is_chain(loader) ? "" : "; mode=tc works beside it");
+    if (rc != -ENOENT)
         return rc;
-    }
     if (mode != KCACHE_GENERIC) {
         rc = attach_native(loader, at, mode, link, why, nwhy);
         if (!rc || mode == KCACHE_NATIVE || rc == -EADDRINUSE)
@@ -102,7 +121,7 @@ static int attach_xdp(struct loader *loader, struct attachment *at, enum kcache_
         taken = rc == -EBUSY || rc == -EEXIST; /* perhaps by servers that share generic XDP */
         if (taken && loader_tcp_slots(loader))
             return rc;
-        if (!taken && rc != -EOPNOTSUPP)
+        if (!taken && rc != -EOPNOTSUPP && at->sends != ATTACH_SENDS_NOT)
             log_interface(at, why);
         at->tc_alone = loader_tcp_slots(loader) != NULL;
         if (at->tc_alone)

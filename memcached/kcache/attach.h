@@ -15,6 +15,13 @@
 #include "bpf/loader/loader.h"
 #include "kcache/kcache.h"
 
+/* Whether replies of native XDP leave an interface, as seen while it was attached. */
+enum attach_sends {
+    ATTACH_SENDS_UNKNOWN,
+    ATTACH_SENDS_NOT, /* all were lost: no native XDP */
+    ATTACH_SENDS,     /* they would leave again, whatever is known of the other end of a veth */
+};
+
 /* An interface and the programs that are attached to it. */
 struct attachment {
     char name[IF_NAMESIZE];
@@ -23,6 +30,9 @@ struct attachment {
     bool strips_tags; /* strips VLAN tags before XDP, as last seen */
     bool tc_wanted;   /* a reply found no room in a frame: attach TC */
     bool tc_deferred; /* TC is not attached until a reply finds no room */
+    enum attach_sends sends;
+    bool
+        sends_shared; /* of ATTACH_SENDS_NOT: in libxdp's dispatcher, which only a start can join */
 };
 
 /* Finds the interface of this name and attaches nothing. 0, or -1 with `error`: there is none. */

@@ -175,7 +175,8 @@ enum kcache_state {
     KCACHE_UP,
     KCACHE_DOWN,
     KCACHE_GONE,     /* removed, or moved to another network namespace */
-    KCACHE_DETACHED, /* another process has detached the programs; they will be attached again */
+    KCACHE_DETACHED, /* another process has detached the programs, or with mode=native the driver
+                        lost the replies; they will be attached again */
     KCACHE_GIVEN_UP, /* they have been detached too often; they will be attached after a pause */
 };
 
@@ -192,6 +193,7 @@ struct kcache_events {
     uint64_t interface_events; /* changes of an interface's state or name */
     uint64_t detached;         /* times that another process detached programs */
     uint64_t reattached;       /* times that they were attached again */
+    uint64_t tx_failures;      /* times that native XDP was detached: the driver lost its replies */
     uint64_t dumps;            /* full dumps of links and addresses, after lost messages */
 };
 

@@ -117,8 +117,7 @@ static int ask(int ifindex, const uint32_t *netns, struct link_info *out)
     return 0;
 }
 
-/* Has the driver of an interface fill an ethtool command. */
-static bool ask_ethtool(const char *name, void *command)
+bool link_ask_ethtool(const char *name, void *command)
 {
     struct ifreq request = {.ifr_data = command};
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE); /* any kind will do */
@@ -138,11 +137,11 @@ static void read_driver(struct link_info *out)
     struct ethtool_value flags = {.cmd = ETHTOOL_GFLAGS};
     struct ethtool_drvinfo driver = {.cmd = ETHTOOL_GDRVINFO};
 
-    if (ask_ethtool(out->name, &flags)) {
+    if (link_ask_ethtool(out->name, &flags)) {
         out->lro = flags.data & ETH_FLAG_LRO;
         out->strips_tags = flags.data & ETH_FLAG_RXVLAN;
     }
-    if (ask_ethtool(out->name, &driver))
+    if (link_ask_ethtool(out->name, &driver))
         snprintf(out->driver, sizeof(out->driver), "%s", driver.driver);
 }
 
@@ -151,7 +150,7 @@ unsigned int link_nqueues(const char *name)
     struct ethtool_channels channels = {.cmd = ETHTOOL_GCHANNELS};
     unsigned int n = 0;
 
-    if (ask_ethtool(name, &channels))
+    if (link_ask_ethtool(name, &channels))
         n = channels.rx_count + channels.combined_count;
     return n ? n : 1;
 }

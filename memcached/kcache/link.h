@@ -40,6 +40,8 @@ int link_read_lower(const struct link_info *link, struct link_info *out);
  * or team, or beneath that VLAN, macvlan or ipvlan, in one step or in several.
  */
 bool link_is_above(int upper, int lower);
+/* Has the driver of an interface fill an ethtool command, and says whether it did. */
+bool link_ask_ethtool(const char *name, void *command);
 /* How many receive queues an interface has in use; 1 if its driver does not tell. */
 unsigned int link_nqueues(const char *name);
 /* Finds the name of a VLAN interface on top of this one. False: there is none. */

@@ -10,6 +10,8 @@ kcache_srcs += memcached/kcache/chain.c memcached/kcache/chain.h
 kcache_srcs += memcached/kcache/link.c memcached/kcache/link.h
 kcache_srcs += memcached/kcache/report.c
 kcache_srcs += memcached/kcache/rings.c memcached/kcache/rings.h
+kcache_srcs += memcached/kcache/driver.c memcached/kcache/driver.h
+kcache_srcs += memcached/kcache/sending.c memcached/kcache/sending.h
 kcache_srcs += memcached/kcache/diagnosis.c memcached/kcache/diagnosis.h
 kcache_srcs += memcached/kcache/local.c memcached/kcache/local.h
 kcache_srcs += memcached/kcache/losses.c memcached/kcache/losses.h
@@ -28,6 +30,7 @@ kcache_srcs += memcached/kcache/none.c
 endif
 
 if ENABLE_BMC
+unit_tests += t/unit/kcache_sending
 unit_tests += t/unit/kcache_chain t/unit/kcache_hostnet t/unit/kcache_losses t/unit/kcache_slots
 unit_tests += t/fuzz/netlink
 bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/buckets t/bpf/outside \
@@ -99,6 +102,8 @@ t_unit_kcache_losses_SOURCES = t/unit/kcache_losses.c t/lib/tap.h
 t_unit_kcache_losses_LDADD = $(kcache_libs)
 t_unit_kcache_slots_SOURCES = t/unit/kcache_slots.c t/lib/tap.h
 t_unit_kcache_slots_LDADD = $(kcache_libs)
+t_unit_kcache_sending_SOURCES = t/unit/kcache_sending.c t/lib/tap.h
+t_unit_kcache_sending_LDADD = $(kcache_libs)
 t_unit_kcache_hostnet_SOURCES = t/unit/kcache_hostnet.c t/lib/tap.h
 t_unit_kcache_hostnet_LDADD = $(kcache_libs)
 t_fuzz_netlink_SOURCES = t/fuzz/netlink.c t/fuzz/replay.c

@@ -2,6 +2,7 @@
 #include "kcache/monitor.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <linux/membarrier.h>
 #include <poll.h>
 #include <pthread.h>
@@ -20,14 +21,17 @@
 #include "kcache/local.h"
 #include "kcache/losses.h"
 #include "kcache/rtnetlink.h"
+#include "kcache/sending.h"
 
 enum {
     TCP_SWEEP_S = 65, /* longer than TIME_WAIT */
     CHECK_MS = 1000,  /* between checks of the attachments: a detached link sends no event */
+    LOOK_MS = 300,    /* in which an interface that works has sent some of XDP's replies */
     CHAIN_CHECK_MS =
         20, /* between checks of the chain's attachments: while detached it misses writes */
     TCP_CHECK_MS = 100, /* the same with tcp=on: connections stand still while they are detached */
     RETRY_MAX_S = 60,   /* the longest wait before attaching is tried again */
+    OTHERS_S = 2,       /* in which other servers on the interface notice what this one has noticed */
     INVALID_S = 2, /* the chain caches nothing for this long after a check that finds it detached */
     REASON_TEXT = 512,     /* bytes of an error */
     WAYS_MAX_S = 9 * 3600, /* before the 16-bit time of a way wraps around: bpf/packet/way.bpf.h */
@@ -46,6 +50,7 @@ struct watched {
     time_t retry;             /* time of the next try */
     unsigned int wait_s;
     struct losses losses;
+    struct sending sending;
 };
 
 struct monitor {
@@ -69,8 +74,12 @@ struct monitor {
     time_t ways_invalidated; /* time of the last invalidation of all ways for their age */
     time_t tcp_swept;        /* time of the last loader_sweep_tcp */
     size_t left_out;
-    bool vlans_changed;                            /* since the last check */
-    bool attached;                                 /* any program, since the start */
+    bool vlans_changed; /* since the last check */
+    bool attached;      /* any program, since the start */
+    uint64_t looked;    /* milliseconds, when it last looked at what XDP sends */
+    bool looks;         /* this check does, and then: */
+    bool soon;          /* the next one is due after LOOK_MS */
+    uint64_t answered;  /* by XDP, on all interfaces */
     struct watched watched[KCACHE_MAX_INTERFACES]; /* in the order of monitor_watch's array */
     size_t nwatched;
     struct kcache_events events;
@@ -191,18 +200,20 @@ static void change_state(struct monitor *monitor, struct watched *watched, enum 
  */
 static void update_programs(struct monitor *monitor)
 {
-    bool tc_follows = true, alone = false, unwatched = false;
+    bool tc_follows = true, alone = false, unwatched = false, generic = false;
     size_t i;
 
     for (i = 0; i < monitor->nwatched; i++) {
         const struct watched *watched = &monitor->watched[i];
 
+        generic |= watched->at->link.generic;
         if (watched->at->link.xdp >= 0)
             tc_follows &= attach_has_ingress(watched->at);
         alone |= watched->at->tc_alone;
         unwatched |= watched->state == KCACHE_DETACHED || watched->state == KCACHE_GIVEN_UP;
     }
     loader_set_tc(monitor->loader, tc_follows, alone);
+    loader_set_xdp_generic(monitor->loader, generic);
     if (unwatched && loader_is_chain(monitor->loader))
         loader_invalidate_all(monitor->loader, INVALID_S * UINT64_C(1000000000));
 }
@@ -267,6 +278,8 @@ static void restore_interface(struct monitor *monitor, struct watched *watched,
     loader_link_init(&watched->at->link, link->ifindex);
     watched->retry = 0;
     watched->wait_s = 1;
+    watched->at->sends = ATTACH_SENDS_UNKNOWN;
+    watched->sending = (struct sending){0};
     change_state(monitor, watched, KCACHE_DETACHED);
 }
 
@@ -313,6 +326,18 @@ static void note_loss(struct monitor *monitor, struct watched *watched, unsigned
     change_state(monitor, watched, KCACHE_GIVEN_UP);
 }
 
+/* What was lost before XDP was attached does not count. */
+static void begin_sending(struct monitor *monitor, struct watched *watched)
+{
+    struct attachment *at = watched->at;
+
+    if (at->sends == ATTACH_SENDS)
+        at->sends = ATTACH_SENDS_UNKNOWN;
+    watched->sending.known = false;
+    if (at->link.xdp >= 0 && !at->link.generic)
+        sending_look(&watched->sending, &monitor->hostnet, at, monitor->answered);
+}
+
 static void try_to_attach(struct monitor *monitor, struct watched *watched, time_t now)
 {
     char error[REASON_TEXT];
@@ -321,6 +346,7 @@ static void try_to_attach(struct monitor *monitor, struct watched *watched, time
         attach_order(monitor->loader, monitor->watched[0].at, monitor->nwatched);
         monitor->events.reattached++;
         watched->reason[0] = '\0';
+        begin_sending(monitor, watched);
         change_state(monitor, watched, watched->up ? KCACHE_UP : KCACHE_DOWN);
         return;
     }
@@ -331,6 +357,15 @@ static void try_to_attach(struct monitor *monitor, struct watched *watched, time
     watched->wait_s = 2 * watched->wait_s < RETRY_MAX_S ? 2 * watched->wait_s : RETRY_MAX_S;
 }
 
+/* Attaches XDP once more, at this time, in the mode that works now. */
+static void attach_anew(struct monitor *monitor, struct watched *watched, time_t when)
+{
+    attach_remove_xdp(watched->at);
+    watched->retry = when;
+    watched->wait_s = 1;
+    change_state(monitor, watched, KCACHE_DETACHED);
+}
+
 /* A new VLAN may be one whose tags native XDP does not see. */
 static void check_fitness(struct monitor *monitor, struct watched *watched, time_t now)
 {
@@ -339,11 +374,100 @@ static void check_fitness(struct monitor *monitor, struct watched *watched, time
     if (!attach_is_unfit(watched->at, why, sizeof(why)))
         return;
     log_write("bmc: %s: %s", watched->at->name, why);
-    attach_remove_xdp(watched->at);
-    watched->retry = now;
-    watched->wait_s = 1;
-    change_state(monitor, watched, KCACHE_DETACHED);
+    attach_anew(monitor, watched, now);
 }
+
+/* --- whether what native XDP sends leaves ------------------------------------------- */
+
+/* Whether nothing but native XDP is wanted, or works, where the driver loses its replies. */
+static bool waits_to_send(const struct monitor *monitor, const struct watched *watched)
+{
+    const struct attachment *at = watched->at;
+
+    return at->sends == ATTACH_SENDS_NOT &&
+           (monitor->mode == KCACHE_NATIVE ||
+            (at->sends_shared && loader_is_chain(monitor->loader)));
+}
+
+/* How many answers XDP has sent, on all interfaces. */
+static uint64_t answered_by_xdp(const struct monitor *monitor)
+{
+    struct mc_tcp_counts tcp;
+    struct mc_counts counts;
+
+    loader_counts(monitor->loader, &counts);
+    loader_tcp_counts(monitor->loader, &tcp);
+    return counts.count[MC_COUNT_ANSWERED_XDP] + tcp.count[MC_TCP_ANSWERED_XDP];
+}
+
+/* Other events must not make the time between two looks too short. */
+static void begin_look(struct monitor *monitor, const struct timespec *now)
+{
+    const uint64_t ms = (uint64_t)now->tv_sec * 1000 + (uint64_t)now->tv_nsec / 1000000;
+
+    monitor->looks = ms - monitor->looked >= LOOK_MS;
+    if (!monitor->looks)
+        return;
+    monitor->looked = ms;
+    monitor->soon = false;
+    monitor->answered = answered_by_xdp(monitor);
+}
+
+/* Every reply was lost: does without native XDP. Servers that share it have to agree on a mode. */
+static void give_up_native(struct monitor *monitor, struct watched *watched, time_t now)
+{
+    struct attachment *at = watched->at;
+    const time_t when = at->link.nservers > 1 ? now + OTHERS_S : now;
+
+    at->sends = ATTACH_SENDS_NOT;
+    at->sends_shared = at->link.shared;
+    log_write("bmc: %s: its driver loses the replies of native XDP (the last %" PRIu64
+              ")%s; %s until %s",
+              at->name, watched->sending.nlost,
+              watched->sending.counts.is_veth ? ": the other end of this veth has no XDP program"
+                                              : " (`ethtool -S`)",
+              !waits_to_send(monitor, watched) ? "another mode answers"
+              : monitor->mode == KCACHE_NATIVE
+                  ? "without mode=native another mode would answer; the server answers alone"
+                  : "the server answers alone",
+              at->sends_shared ? "the server is restarted" : "it sends them again");
+    monitor->events.tx_failures++;
+    sending_fail(&watched->sending, now);
+    attach_anew(monitor, watched, when);
+}
+
+static void return_to_native(struct monitor *monitor, struct watched *watched, time_t now)
+{
+    struct attachment *at = watched->at;
+    const time_t when = at->link.nservers > 1 ? now + OTHERS_S : now;
+
+    log_write("bmc: %s: %s", at->name,
+              watched->sending.counts.is_veth
+                  ? "the other end of this veth has an XDP program again"
+                  : "native XDP is tried again");
+    at->sends = ATTACH_SENDS;
+    at->tc_alone = false;
+    attach_anew(monitor, watched, when);
+}
+
+static void check_sending(struct monitor *monitor, struct watched *watched, time_t now)
+{
+    struct attachment *at = watched->at;
+    bool here = watched->state == KCACHE_UP || watched->state == KCACHE_DETACHED;
+    enum sending_verdict verdict;
+
+    if (at->sends == ATTACH_SENDS_NOT && !at->sends_shared && here &&
+        sending_again(&watched->sending, &monitor->hostnet, at, now))
+        return_to_native(monitor, watched, now);
+    if (at->link.xdp < 0 || at->link.generic)
+        return;
+    verdict = sending_look(&watched->sending, &monitor->hostnet, at, monitor->answered);
+    monitor->soon |= verdict == SENDING_MIXED;
+    if (verdict == SENDING_LOST)
+        give_up_native(monitor, watched, now);
+}
+
+/* --- checks ------------------------------------------------------------------------- */
 
 /* Logs, of the server that was there before, that another one shares the interface now. */
 static void note_servers(struct watched *watched)
@@ -380,9 +504,12 @@ static void check_interface(struct monitor *monitor, struct watched *watched, ti
     note_servers(watched);
     if (monitor->vlans_changed)
         check_fitness(monitor, watched, now);
+    if (monitor->looks)
+        check_sending(monitor, watched, now);
     if (watched->state == KCACHE_GIVEN_UP && now >= watched->retry)
         change_state(monitor, watched, KCACHE_DETACHED);
-    if (watched->state == KCACHE_DETACHED && now >= watched->retry)
+    if (watched->state == KCACHE_DETACHED && now >= watched->retry &&
+        !waits_to_send(monitor, watched))
         try_to_attach(monitor, watched, now);
 }
 
@@ -392,6 +519,7 @@ static void check_interfaces(struct monitor *monitor)
     size_t i;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
+    begin_look(monitor, &now);
     if (now.tv_sec - monitor->ways_invalidated >= WAYS_MAX_S) {
         loader_invalidate_ways(monitor->loader);
         monitor->ways_invalidated = now.tv_sec;
@@ -448,6 +576,7 @@ void monitor_view(struct monitor *monitor, struct kcache_view *out)
     out->events.interface_events -= monitor->before.interface_events;
     out->events.detached -= monitor->before.detached;
     out->events.reattached -= monitor->before.reattached;
+    out->events.tx_failures -= monitor->before.tx_failures;
     out->events.dumps -= monitor->before.dumps;
     pthread_mutex_unlock(&monitor->lock);
 }
@@ -484,12 +613,13 @@ static bool check_attached(struct monitor *monitor)
 /* Waits for events or the time of the next check. */
 static void poll_events(struct monitor *monitor, struct pollfd fds[POLLED])
 {
+    const int until = monitor->soon ? LOOK_MS : CHECK_MS;
     const int ms = loader_is_chain(monitor->loader)    ? CHAIN_CHECK_MS
                    : loader_tcp_slots(monitor->loader) ? TCP_CHECK_MS
-                                                       : CHECK_MS;
+                                                       : until;
     int rc = 0, rested;
 
-    for (rested = 0; !rc && rested < CHECK_MS; rested += ms) {
+    for (rested = 0; !rc && rested < until; rested += ms) {
         rc = poll(fds, POLLED, ms);
         if (!rc && ms < CHECK_MS && check_attached(monitor))
             break;

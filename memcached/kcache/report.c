@@ -134,6 +134,7 @@ static void add_view(const struct report *out, const struct kcache_view *view)
     add(out, "interface_events", "%" PRIu64, view->events.interface_events);
     add(out, "detached", "%" PRIu64, view->events.detached);
     add(out, "reattached", "%" PRIu64, view->events.reattached);
+    add(out, "tx_failures", "%" PRIu64, view->events.tx_failures);
     add(out, "addresses_ipv4", "%u", view->n4);
     add(out, "addresses_ipv6", "%u", view->n6);
     add(out, "macs", "%u", view->nmacs);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kcache/veth.h"
 
+#include <linux/if_ether.h>
 #include <string.h>
 
 #include "kcache/link.h"
@@ -14,4 +15,11 @@ enum veth_peer veth_peer(int ifindex)
     if (link_read_lower(&link, &peer))
         return VETH_PEER_UNKNOWN;
     return peer.native_xdp ? VETH_PEER_WITH_XDP : VETH_PEER_WITHOUT_XDP;
+}
+
+bool veth_limits_mtu(int ifindex)
+{
+    struct link_info link;
+
+    return link_read(ifindex, &link) == 0 && link.mtu_max != ETH_MAX_MTU;
 }

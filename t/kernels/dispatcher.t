@@ -173,6 +173,34 @@ def native():
 
 
 @tap.case
+def replies_that_the_driver_loses():
+    """A veth does once its other end has no program. The dispatcher keeps generic XDP away."""
+    pair = netns.Pair(1)
+    netns.enter(pair.client)
+    loader(pair, "load", "-m", "native", "sv0", OTHER)
+    try:
+        machine = start(pair)
+    except RuntimeError as error:
+        tap.like(str(error), "libxdp 1.5.5 is needed", "refused, as all programs are")
+    else:
+        state = lambda: [machine.stats("bmc")["sv0:" + key] for key in ("xdp", "tc", "state")]
+        served(machine, "in the dispatcher")
+        os.close(pair.passes.pop())
+        tap.ok(server.wait_for(lambda: not silent(machine) and
+                               state() == ["none", "yes", "up"]), "TC answers beside it")
+        served(machine, "without a program at the other end", "answered_tc")
+        tap.is_(members(), [], "the server has left the dispatcher,")
+        tap.is_(programs(pair)[0], "other_pass", "which has the other program")
+        tap.like(machine.log(), "(?m)another mode answers until the server is restarted$",
+                 "the log says so")
+        pair.passes.append(netns.attach_pass("cl0", pair.client))
+        served(machine, "with a program again", "answered_tc")
+        machine.stop()
+    loader(pair, "unload", "-a", "sv0")
+    pair.close()
+
+
+@tap.case
 def the_chain():
     pair = netns.Pair(1)
     netns.enter(pair.client)

@@ -135,6 +135,29 @@ def bonds():
 
 
 @tap.case
+def bonds_that_lose_replies():
+    """A veth does once its other end has no XDP program. What a port gets may leave by another."""
+    for mode in ("active-backup", "balance-xor"):
+        with machines(2) as pair:
+            bond(pair, mode)
+            with start(pair, "bmc=bond0") as machine:
+                loses_programs(pair, machine, mode)
+
+
+def loses_programs(pair, machine, mode):
+    xdp = lambda: machine.stats("bmc")["bond0:xdp"]
+    served(machine, mode)
+    while pair.passes:
+        os.close(pair.passes.pop())
+    tap.ok(server.wait_for(lambda: ask(machine.host, machine.port, 0.5) and xdp() == "generic"),
+           "%s: generic XDP answers" % mode)
+    served(machine, "%s, without programs at the other end" % mode)
+    pair.passes += [netns.attach_pass("cl%d" % i, pair.client) for i in range(2)]
+    tap.ok(server.wait_for(lambda: xdp() == "native"), "%s: native XDP is back" % mode)
+    served(machine, "%s, with programs" % mode)
+
+
+@tap.case
 def bonds_without_xdp():
     with machines(2) as pair:
         bond(pair, "broadcast")
