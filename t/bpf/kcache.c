@@ -26,6 +26,7 @@
 
 #include "bpf/loader/loader.h"
 #include "bpf/loader/object.h"
+#include "kcache/sending.h"
 #include "kcache/veth.h"
 #include "t/lib/tap.h"
 
@@ -579,6 +580,17 @@ static void test_growth(void)
 
 /* --- veth --------------------------------------------------------------------------- */
 
+/* Whether native XDP would be tried again there, after it has lost its replies. */
+static bool tried_again(const char *name)
+{
+    struct sending sending = {.counts = {.is_veth = true}};
+    struct attachment at = {.link = {.ifindex = index_of(name)}};
+    const struct hostnet none = {0};
+
+    snprintf(at.name, sizeof(at.name), "%s", name);
+    return sending_again(&sending, &none, &at, 0);
+}
+
 static void test_veth(void)
 {
     struct kcache_stats stats;
@@ -588,6 +600,7 @@ static void test_veth(void)
     ok(veth_peer(1) == VETH_NOT, "lo is not recognized as a veth");
     ok(veth_peer(index_of("kc0")) == VETH_PEER_WITHOUT_XDP,
        "a veth whose peer has no XDP program is recognized");
+    ok(!tried_again("kc0"), "native XDP is not tried again there");
     if (!ok(host_open(&host, "bmc=kc0", error, sizeof(error)) &&
                 host_attach(&host, "0.0.0.0", error, sizeof(error)),
             "a server attaches to the veth"))
@@ -601,6 +614,7 @@ static void test_veth(void)
        "another server attaches to the peer");
     ok(veth_peer(index_of("kc0")) == VETH_PEER_WITH_XDP,
        "a veth whose peer has an XDP program is recognized");
+    ok(tried_again("kc0"), "native XDP is tried again there");
     ok(host_open(&host, "bmc=kc0", error, sizeof(error)) &&
            host_attach(&host, "0.0.0.0", error, sizeof(error)),
        "a server attaches to the veth again");
