@@ -31,7 +31,7 @@ enum {
         20, /* between checks of the chain's attachments: while detached it misses writes */
     TCP_CHECK_MS = 100, /* the same with tcp=on: connections stand still while they are detached */
     RETRY_MAX_S = 60,   /* the longest wait before attaching is tried again */
-    OTHERS_S = 2,       /* in which other servers on the interface notice what this one has noticed */
+    OTHERS_S = 2,  /* in which other servers on the interface notice what this one has noticed */
     INVALID_S = 2, /* the chain caches nothing for this long after a check that finds it detached */
     REASON_TEXT = 512,     /* bytes of an error */
     WAYS_MAX_S = 9 * 3600, /* before the 16-bit time of a way wraps around: bpf/packet/way.bpf.h */
