@@ -3,6 +3,7 @@
 loader_srcs = bpf/shared/layout.h bpf/shared/chain.h bpf/shared/tcp.h bpf/shared/ring.h
 if ENABLE_BMC
 loader_srcs += bpf/loader/loader.c bpf/loader/loader.h bpf/loader/links.c
+loader_srcs += bpf/loader/filters.c bpf/loader/filters.h bpf/loader/order.c bpf/loader/order.h
 loader_srcs += bpf/loader/tc.c bpf/loader/tc.h bpf/loader/tcp.c bpf/loader/tcp.h
 loader_srcs += bpf/loader/inner.c bpf/loader/inner.h
 loader_srcs += bpf/loader/object.c bpf/loader/object.h

@@ -214,11 +214,24 @@ int loader_know_socket(struct loader *loader, int socket);
 /* Sets the interfaces whose replies leave by another one, up to MC_WAY_PORTS of them. */
 void loader_set_ports(struct loader *loader, const struct mc_way_port *ports, size_t n);
 
+enum { LOADER_NAME = 32 }; /* bytes of a name, NUL included */
+
+/* What runs before a program of ours on its TC hook, other servers' programs aside. */
+struct loader_before {
+    unsigned int n;         /* programs and filters; of the first one: */
+    uint32_t program;       /* its id; 0: a filter that is no program */
+    char name[LOADER_NAME]; /* or the filter's kind; "": this process may not read it */
+    bool unseen; /* the hook has changed, this process may not look, and no reply was seen since */
+};
+
 /* The attachment to a TC hook. */
 struct loader_tc {
-    int link;            /* of TCX; -1: none */
-    bool filter;         /* a clsact filter, which outlives the process, */
-    uint32_t id, handle; /* its program's id, and its own */
+    int link;                      /* of TCX; -1: none */
+    bool filter;                   /* a clsact filter, which outlives the process, */
+    uint32_t id, handle, priority; /* its program's id, and its own */
+    uint64_t revision;             /* of the hook of TCX when it was looked at; 0: unknown */
+    uint32_t seen;                 /* when egress had seen a reply before the hook has changed */
+    struct loader_before before;   /* as last looked at */
 };
 
 /* Attachments to one interface. */
@@ -248,13 +261,16 @@ int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool gene
 int loader_join_dispatcher(struct loader *loader, struct loader_link *link, char *reason,
                            size_t nreason);
 /*
- * Attaches to the TC hooks that are free, by TCX, else by a filter. 0, or -errno of egress, without
- * which nothing is answered, or of the main hook.
+ * Attaches to the TC hooks that are free, by TCX, else by a filter: before all other programs, if
+ * none holds the lowest priority for itself. 0, or -errno of egress, without which nothing is
+ * answered, or of the main hook.
  */
 int loader_attach_tc(struct loader *loader, struct loader_link *link);
 /* Attaches to one hook. 0 or -errno. */
 int loader_attach_hook(struct loader *loader, struct loader_link *link, enum loader_hook hook);
 bool loader_has_tc(const struct loader_link *link, enum loader_hook hook);
+/* Looks at what others have put before the programs of the TC hooks since they were attached. */
+void loader_look_before(struct loader *loader, struct loader_link *link);
 /* 0, or -errno if a filter stays, as loader_detach. */
 int loader_detach_hook(struct loader_link *link, enum loader_hook hook);
 int loader_detach_tc(struct loader_link *link);

@@ -21,6 +21,7 @@
     .way_factors = (uint64_t *)(skel)->rodata->way_factors,                                        \
     .way_shift = &(skel)->rodata->way_shift, .way_epoch = (uint64_t *)&(skel)->bss->way_epoch,     \
     .way_nports = &(skel)->bss->way_nports, .way_ports = (skel)->bss->way_ports,                   \
+    .way_seen = (skel)->bss->way_seen,                                                             \
     .guard = {                                                                                     \
         .allow = &(skel)->rodata->guard_allow,                                                     \
         .local = &(skel)->rodata->guard_local,                                                     \

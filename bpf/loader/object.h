@@ -58,6 +58,7 @@ struct object {
     uint64_t *way_epoch;
     uint32_t *way_nports;
     void *way_ports;       /* struct mc_way_port, MC_WAY_PORTS of them */
+    uint32_t *way_seen;    /* MC_WAY_SEEN of them */
     struct mc_ring *rings; /* MC_RINGS of them */
     struct mc_ring_port *ring_ports;
     uint32_t *ring_nports;

@@ -2,6 +2,7 @@
 #include "bpf/loader/tc.h"
 
 #include <errno.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -9,22 +10,19 @@
 #include <bpf/libbpf.h>
 
 #include "bpf/loader/filter.skel.h"
+#include "bpf/loader/filters.h"
 #include "bpf/loader/object.h"
+#include "bpf/loader/order.h"
 #include "bpf/loader/prog_array.h"
 
 enum {
     FILTER_HANDLE = 0x6d63, /* of the filters that stand in for TCX on older kernels */
-    FILTER_PRIORITY = 0x6d63,
-    FILTER_TRIES = 50, /* checks whether its process has ended, 10 ms apart */
+    FILTER_TRIES = 50,      /* checks whether its process has ended, 10 ms apart */
 };
 
-/* BPF_TCX_* of Linux 6.6, which older headers lack; and libbpf's. */
-static const struct {
-    int type;
-    enum bpf_tc_attach_point point;
-} hooks[LOADER_HOOKS] = {
-    [LOADER_INGRESS] = {46, BPF_TC_INGRESS},
-    [LOADER_EGRESS] = {47, BPF_TC_EGRESS},
+static const enum bpf_tc_attach_point points[LOADER_HOOKS] = {
+    [LOADER_INGRESS] = BPF_TC_INGRESS,
+    [LOADER_EGRESS] = BPF_TC_EGRESS,
 };
 
 static int program_of(const struct loader *loader, enum loader_hook hook)
@@ -76,20 +74,16 @@ static int load_filters(struct loader *loader)
 }
 
 /*
- * Whether the filter with our handle belongs to another server that still runs: with a dispatcher
+ * Whether a filter with our handle belongs to another server that still runs: with a dispatcher
  * there may be two servers on an interface. The kernel empties the program array of a server a
  * moment after its end.
  */
-static bool filter_is_taken(const struct bpf_tc_hook *hook, uint32_t handle)
+static bool filter_is_taken(const struct filter_row *row)
 {
-    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = handle, .priority = FILTER_PRIORITY);
     const struct timespec pause = {0, 10 * 1000 * 1000};
+    int i, fd = bpf_prog_get_fd_by_id(row->program);
     bool taken = true;
-    int i, fd;
 
-    if (bpf_tc_query(hook, &opts))
-        return false;
-    fd = bpf_prog_get_fd_by_id(opts.prog_id);
     if (fd < 0)
         return false;
     for (i = 0; i < FILTER_TRIES && (taken = !prog_array_is_empty(fd)); i++)
@@ -98,42 +92,84 @@ static bool filter_is_taken(const struct bpf_tc_hook *hook, uint32_t handle)
     return taken;
 }
 
-/* Replaces the filter of a process that has ended. */
+/*
+ * Finds the priority of a new filter, and removes those of processes that have ended. 0, or -EBUSY:
+ * a server that runs has the handle.
+ */
+static int make_room(const struct bpf_tc_hook *hook, uint32_t handle, uint32_t *priority)
+{
+    const bool egress = hook->attach_point == BPF_TC_EGRESS;
+    struct filter_row rows[FILTERS_MOST];
+    size_t n = filters_read(hook->ifindex, egress, rows), i;
+
+    for (i = 0; i < n; i++) {
+        LIBBPF_OPTS(bpf_tc_opts, opts, .handle = handle, .priority = rows[i].priority);
+
+        if (rows[i].handle != handle || strcmp(rows[i].name, "mc_filter") != 0)
+            continue;
+        if (filter_is_taken(&rows[i]))
+            return -EBUSY;
+        bpf_tc_detach(hook, &opts);
+    }
+    *priority = filters_place(rows, filters_read(hook->ifindex, egress, rows));
+    return 0;
+}
+
 static int attach_filter(struct loader *loader, struct loader_link *link, enum loader_hook at)
 {
+    struct loader_tc *tc = &link->tc[at];
     const uint32_t handle = FILTER_HANDLE + loader->share_number;
-    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = hooks[at].point);
-    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = handle, .priority = FILTER_PRIORITY,
-                .flags = BPF_TC_F_REPLACE);
+    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = points[at]);
+    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = handle);
     int rc = bpf_tc_hook_create(&hook);
 
     if (rc && rc != -EEXIST)
         return rc;
-    if (filter_is_taken(&hook, handle))
-        return -EBUSY;
-    rc = load_filters(loader);
+    rc = make_room(&hook, handle, &opts.priority);
+    rc = rc ? rc : load_filters(loader);
     if (rc)
         return rc;
+    tc->priority = opts.priority;
     opts.prog_fd = loader->filters[at];
     rc = bpf_tc_attach(&hook, &opts);
-    link->tc[at].filter = !rc;
-    link->tc[at].handle = handle;
-    link->tc[at].id = object_program_id(loader->filters[at]);
+    tc->filter = !rc;
+    tc->handle = handle;
+    tc->id = object_program_id(loader->filters[at]);
     return rc;
+}
+
+static void look_before(struct loader *loader, struct loader_link *link, enum loader_hook at)
+{
+    const uint32_t *seen = &loader->object.way_seen[(uint32_t)link->ifindex % MC_WAY_SEEN];
+
+    order_look(program_of(loader, at), link->ifindex, at,
+               at == LOADER_EGRESS ? __atomic_load_n(seen, __ATOMIC_RELAXED) : 0, &link->tc[at]);
 }
 
 int loader_attach_hook(struct loader *loader, struct loader_link *link, enum loader_hook at)
 {
-    int fd;
+    int fd, rc = 0;
 
     if (!loader->object.tc[at] || loader_has_tc(link, at))
         return 0;
-    fd = bpf_link_create(program_of(loader, at), link->ifindex,
-                         (enum bpf_attach_type)hooks[at].type, NULL);
+    link->tc[at] = (struct loader_tc){.link = -1};
+    fd = order_attach(program_of(loader, at), link->ifindex, at);
     if (fd < 0)
-        return attach_filter(loader, link, at);
-    link->tc[at].link = fd;
-    return 0;
+        rc = attach_filter(loader, link, at);
+    else
+        link->tc[at].link = fd;
+    if (!rc)
+        look_before(loader, link, at);
+    return rc;
+}
+
+void loader_look_before(struct loader *loader, struct loader_link *link)
+{
+    enum loader_hook at;
+
+    for (at = 0; at < LOADER_HOOKS; at++)
+        if (loader_has_tc(link, at))
+            look_before(loader, link, at);
 }
 
 int loader_attach_tc(struct loader *loader, struct loader_link *link)
@@ -169,8 +205,9 @@ int loader_highest_tc(const struct loader *loader, const struct loader_link *lin
 
 static bool filter_lives(const struct loader_link *link, enum loader_hook at)
 {
-    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = hooks[at].point);
-    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = link->tc[at].handle, .priority = FILTER_PRIORITY);
+    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = points[at]);
+    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = link->tc[at].handle,
+                .priority = link->tc[at].priority);
     int rc = bpf_tc_query(&hook, &opts);
 
     return rc ? rc != -ENOENT && rc != -EINVAL && rc != -ENODEV : opts.prog_id == link->tc[at].id;
@@ -199,8 +236,9 @@ bool tc_lost(struct loader *loader, struct loader_link *link)
 
 int loader_detach_hook(struct loader_link *link, enum loader_hook at)
 {
-    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = hooks[at].point);
-    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = link->tc[at].handle, .priority = FILTER_PRIORITY);
+    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = points[at]);
+    LIBBPF_OPTS(bpf_tc_opts, opts, .handle = link->tc[at].handle,
+                .priority = link->tc[at].priority);
     int rc = 0;
 
     if (link->tc[at].link >= 0)

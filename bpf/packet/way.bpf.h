@@ -40,6 +40,9 @@ __u64 way_epoch = 0;
 __u32 way_nports = 0;
 struct mc_way_port way_ports[MC_WAY_PORTS] = {};
 
+/* When TC egress has last seen a reply of the server's, in units of way_now, by interface. */
+__u32 way_seen[MC_WAY_SEEN] = {};
+
 struct way_set {
     struct mc_way way[MC_WAYS];
 };
@@ -175,6 +178,15 @@ static __always_inline void way_learn(u64 mac, u64 sum)
     WRITE_ONCE(way->vouch, sum + to * way_factors[3]);
 }
 
+/* Read by all CPUs, and written once in a unit of time. */
+static __always_inline void way_note(u32 ifindex)
+{
+    u32 now = way_now(), *seen = &way_seen[ifindex % MC_WAY_SEEN];
+
+    if (READ_ONCE(*seen) != now)
+        WRITE_ONCE(*seen, now);
+}
+
 /* Whether the server has sent a datagram (sender.bpf.h). */
 typedef int way_sender(struct __sk_buff *skb);
 
@@ -219,6 +231,7 @@ static __always_inline void way_read(struct __sk_buff *skb, const void *link, co
     if (l4 + 4 > end || !ip_is_plain(ip, v6, L4_PROTOCOL) || port_from(l4) != control.port ||
         LOAD8(link) & 1 || !ip_is_from_us(ip, v6) || !is_server(skb))
         return;
+    way_note(skb->ifindex);
     way_learn(LOAD64(link), way_sum(ip + (v6 ? 24 : 16), v6, skb->ifindex, vlan));
 }
 

@@ -341,7 +341,8 @@ enum { MC_GUARD_SECOND = 1 << 0, MC_GUARD_LOCAL = 1 << 1, MC_GUARD_NUMBER = 1 <<
 enum {
     MC_WAYS = 4,      /* in a set */
     MC_WAY_BITS = 15, /* log2 of the sets */
-    MC_WAY_PORTS = 32
+    MC_WAY_PORTS = 32,
+    MC_WAY_SEEN = 64 /* interfaces of which egress says when it saw a reply */
 };
 
 /* to: a MAC address as in struct mc_local, and in the upper 16 bits when it was learned. */

@@ -190,6 +190,7 @@ static const struct conditional kernel_path[] = {
     {"bpf", 0, UINT32_MAX, BPF_LINK_CREATE},
     {"bpf", 0, UINT32_MAX, BPF_LINK_UPDATE},
     {"bpf", 0, UINT32_MAX, BPF_PROG_GET_FD_BY_ID},
+    {"bpf", 0, UINT32_MAX, BPF_PROG_QUERY},
     /* To read addresses and interfaces, and to attach a TC filter. */
     {"socket", 0, UINT32_MAX, AF_NETLINK},
     {"ioctl", 1, UINT32_MAX, SIOCETHTOOL},
