@@ -7,6 +7,7 @@
 
 #include "kcache/diagnosis.h"
 #include "kcache/link.h"
+#include "kcache/order.h"
 #include "kcache/veth.h"
 
 enum { WHY_MAX = 640 };
@@ -24,6 +25,7 @@ int attach_find(struct attachment *at, const char *name, char *error, size_t ner
     if (!if_indextoname(ifindex, at->name))
         snprintf(at->name, sizeof(at->name), "%s", name);
     loader_link_init(&at->link, (int)ifindex);
+    snprintf(at->before, sizeof(at->before), "none");
     at->strips_tags = link_read((int)ifindex, &link) == 0 && link.strips_tags;
     return 0;
 }
@@ -260,6 +262,7 @@ int attach_interface(struct loader *loader, struct attachment *at, enum kcache_m
     if (at->tc_deferred)
         loader_detach_hook(&at->link, LOADER_INGRESS);
     log_mode(at, rc);
+    order_say(at);
     if (!(link.flags & IFF_UP))
         log_interface(at, "the interface is down; the kernel answers nothing there until it is up");
     return 0;

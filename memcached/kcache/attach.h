@@ -33,6 +33,10 @@ struct attachment {
     enum attach_sends sends;
     bool
         sends_shared; /* of ATTACH_SENDS_NOT: in libxdp's dispatcher, which only a start can join */
+    bool strips_tags; /* strips VLAN tags before XDP, as last seen */
+    char before[KCACHE_BEFORE]; /* what runs before the programs on TC (order.h), */
+    bool before_said;           /* and whether the log has it */
+    uint64_t passed;            /* for lack of a way, before TC egress has changed */
 };
 
 /* Finds the interface of this name and attaches nothing. 0, or -1 with `error`: there is none. */

@@ -23,7 +23,8 @@ enum {
     KCACHE_OTHERS_TEXT = 256,
     KCACHE_MAX_INTERFACES = 16,
     KCACHE_MAX_ALLOW = 64,
-    KCACHE_STALL = 10, /* seconds; the default */
+    KCACHE_STALL = 10,   /* seconds; the default */
+    KCACHE_BEFORE = 128, /* bytes of kcache_interface.before */
     KCACHE_ENTRIES_MAX = CHAIN_MAX_ENTRIES,
     KCACHE_VALUE_MAX = CHAIN_VALUE_MAX,
 };
@@ -186,6 +187,7 @@ struct kcache_interface {
     bool tc_deferred;                 /* TC is not attached until a reply finds no room */
     unsigned int nservers;            /* that share XDP, when the last of them came; 1: it alone */
     enum kcache_state state;
+    char before[KCACHE_BEFORE]; /* what others have put before the programs on TC; "none" */
 };
 
 /* Counts of events of interfaces and addresses. */

@@ -19,6 +19,7 @@ kcache_srcs += memcached/kcache/veth.c memcached/kcache/veth.h
 kcache_srcs += memcached/kcache/virtio.c memcached/kcache/virtio.h
 kcache_srcs += memcached/kcache/hostnet.c memcached/kcache/hostnet.h
 kcache_srcs += memcached/kcache/monitor.c memcached/kcache/monitor.h
+kcache_srcs += memcached/kcache/order.c memcached/kcache/order.h
 kcache_srcs += memcached/kcache/rtnetlink.c memcached/kcache/rtnetlink.h
 kcache_srcs += memcached/kcache/lease.c memcached/kcache/lease.h
 kcache_srcs += memcached/kcache/memory.c memcached/kcache/memory.h

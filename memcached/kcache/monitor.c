@@ -20,6 +20,7 @@
 #include "kcache/diagnosis.h"
 #include "kcache/local.h"
 #include "kcache/losses.h"
+#include "kcache/order.h"
 #include "kcache/rtnetlink.h"
 #include "kcache/sending.h"
 
@@ -502,6 +503,7 @@ static void check_interface(struct monitor *monitor, struct watched *watched, ti
     if (lost)
         note_loss(monitor, watched, lost, now);
     note_servers(watched);
+    order_check(monitor->loader, watched->at);
     if (monitor->vlans_changed)
         check_fitness(monitor, watched, now);
     if (monitor->looks)
@@ -548,6 +550,7 @@ static void view_interface(const struct watched *watched, struct kcache_interfac
     out->tc_deferred = watched->at->tc_deferred;
     out->nservers = link->nservers ? link->nservers : 1;
     out->state = watched->state;
+    memcpy(out->before, watched->at->before, sizeof(out->before));
 }
 
 /* Attaching can take long: the statistics read a copy instead of waiting for it. */

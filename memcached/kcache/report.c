@@ -90,7 +90,7 @@ static const char *const chain_names[CHAIN_COUNTS] = {
 static __attribute__((format(printf, 3, 4))) void add(const struct report *out, const char *name,
                                                       const char *format, ...)
 {
-    char value[64];
+    char value[KCACHE_BEFORE];
     va_list args;
 
     va_start(args, format);
@@ -117,6 +117,8 @@ static void add_interface(const struct report *out, const struct kcache_interfac
                                  : "none");
     snprintf(key, sizeof(key), "%s:tc", interface->name);
     add(out, key, "%s", interface->tc ? "yes" : interface->tc_deferred ? "waits" : "no");
+    snprintf(key, sizeof(key), "%s:before", interface->name);
+    add(out, key, "%s", interface->before);
     snprintf(key, sizeof(key), "%s:servers", interface->name);
     add(out, key, "%u", interface->nservers);
     snprintf(key, sizeof(key), "%s:state", interface->name);

@@ -70,9 +70,10 @@ def sh(*words, namespace=None):
 # --- bpf(2), as far as a program that passes everything needs it -------------
 
 BPF_CALL = {"x86_64": 321, "aarch64": 280}.get(os.uname().machine, 0)
-_PROG_LOAD, _OBJ_GET_INFO_BY_FD, _PROG_QUERY, _LINK_CREATE = 5, 15, 16, 28
+_PROG_LOAD, _OBJ_PIN, _OBJ_GET_INFO_BY_FD, _PROG_QUERY, _LINK_CREATE = 5, 6, 15, 16, 28
 _LINK_UPDATE, _LINK_GET_FD_BY_ID, _LINK_DETACH = 29, 30, 34
 _PROG_TYPE_XDP, _ATTACH_XDP, _TCX_INGRESS, _TCX_EGRESS = 6, 37, 46, 47
+_BEFORE = 1 << 3 # BPF_F_BEFORE
 _PROG_TYPE_SCHED_CLS = 3
 _XDP_FLAGS_SKB_MODE = 1 << 1
 _HAS_FRAGS = 1 << 5 # or an MTU above a page refuses it
@@ -173,24 +174,64 @@ def attach_loss(interface, namespace, one_in):
             os.close(program)
 
 
-def fill_tcx_egress(interface, namespace):
-    """Attaches programs to the egress hook until it is full, and returns their links as file
-    descriptors; none before Linux 6.6, which only has filters.
+TC_OK, TC_NEXT = 0, -1 # ends the chain, the packet goes on; asks the next program
+_HOOKS = {"ingress": _TCX_INGRESS, "egress": _TCX_EGRESS}
+
+
+def _load_verdict(verdict, name):
+    """A program of TC that says this of every packet."""
+    code = struct.pack("<BBhi", 0xb7, 0, 0, verdict) + struct.pack("<BBhi", 0x95, 0, 0, 0)
+    return _load(_PROG_TYPE_SCHED_CLS, code, 0, name)
+
+
+def attach_verdict(interface, namespace, hook, verdict, first=False, name=b"test_verdict"):
+    """A link of such a program by TCX (Linux 6.6), as a file descriptor. first: before all."""
+    program = _load_verdict(verdict, name)
+    try:
+        with inside(namespace):
+            return _bpf(_LINK_CREATE, struct.pack(
+                "<IIIIIIQ", program, socket.if_nametoindex(interface), _HOOKS[hook],
+                _BEFORE if first else 0, 0, 0, 0))
+    finally:
+        os.close(program)
+
+
+def add_filter(interface, namespace, hook, verdict, priority, protocol="all"):
+    """The same by a filter, whose handle is 1."""
+    program = _load_verdict(verdict, b"test_filter")
+    path = "/sys/fs/bpf/test_filter_%d" % os.getpid() # tc calls the filter so
+    name = ctypes.create_string_buffer(path.encode())
+    _bpf(_OBJ_PIN, struct.pack("<QII", ctypes.addressof(name), program, 0))
+    try:
+        filter_words = ["dev", interface, hook, "protocol", protocol, "pref", priority]
+        with contextlib.suppress(RuntimeError): # it is there
+            sh("tc", "qdisc", "add", "dev", interface, "clsact", namespace=namespace)
+        sh("tc", "filter", "add", *filter_words, "handle", 1, "bpf", "da", "object-pinned", path,
+           namespace=namespace)
+    finally:
+        os.unlink(path)
+        os.close(program)
+
+
+def come_first(interface, namespace, hook, verdict):
+    """Such a program where nothing is attached yet; its links, which a filter does not need."""
+    try:
+        return [attach_verdict(interface, namespace, hook, verdict)]
+    except OSError: # before Linux 6.6
+        add_filter(interface, namespace, hook, verdict, 1)
+        return []
+
+
+def fill_tcx(interface, namespace, hook="egress"):
+    """Attaches programs to a hook until it is full, and returns their links as file descriptors;
+    none before Linux 6.6, which only has filters.
     """
     links = []
-    # r0 = TCX_NEXT; exit
-    code = struct.pack("<BBhi", 0xb7, 0, 0, -1) + struct.pack("<BBhi", 0x95, 0, 0, 0)
-    with inside(namespace):
-        index = socket.if_nametoindex(interface)
-        while True:
-            program = _load(_PROG_TYPE_SCHED_CLS, code, 0, b"test_next")
-            try:
-                links.append(_bpf(_LINK_CREATE, struct.pack("<IIIIIIQ", program, index,
-                                                            _TCX_EGRESS, 0, 0, 0, 0)))
-            except OSError:
-                return links
-            finally:
-                os.close(program)
+    while True:
+        try:
+            links.append(attach_verdict(interface, namespace, hook, TC_NEXT, name=b"test_next"))
+        except OSError:
+            return links
 
 
 # --- what is attached ----------------------------------------------------------
@@ -211,7 +252,7 @@ def xdp_mode(interface, namespace):
 
 def _tcx(interface, attach_type):
     """Ids of the programs on a TCX hook."""
-    ids = (ctypes.c_uint32 * 16)()
+    ids = (ctypes.c_uint32 * 64)()
     attributes = ctypes.create_string_buffer(struct.pack(
         "<IIIIQIIQQQQ", socket.if_nametoindex(interface), attach_type, 0, 0,
         ctypes.addressof(ids), len(ids), 0, 0, 0, 0, 0))
@@ -225,8 +266,7 @@ def _tcx(interface, attach_type):
 def tc_programs(interface, namespace, hooks=("ingress", "egress")):
     """The programs on the interface's TC hooks: ids of TCX programs, and lines of `tc filter`."""
     with inside(namespace):
-        found = [i for hook in hooks for i in _tcx(interface, {
-            "ingress": _TCX_INGRESS, "egress": _TCX_EGRESS}[hook])]
+        found = [i for hook in hooks for i in _tcx(interface, _HOOKS[hook])]
     for hook in hooks:
         try:
             found += sh("tc", "filter", "show", "dev", interface, hook,

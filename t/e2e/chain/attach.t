@@ -161,6 +161,20 @@ def two_interfaces_and_no_program_is_left(front):
     m.close()
 
 
+@chain.on_each
+def a_program_that_came_first(front):
+    """It ends the chain of TC, where ours has to see each reply."""
+    pair = netns.Pair()
+    links = netns.come_first("sv0", pair.server, "egress", netns.TC_OK)
+    m = Machines(front, pair=pair)
+    m.serves("%s: beside a program that came first" % front)
+    tap.is_(m.rows()["sv0:before"], "none", "%s: it is not before ours" % front)
+    m.end("stop")
+    m.close()
+    for fd in links:
+        os.close(fd)
+
+
 def filters(m):
     return [line for line in netns.tc_programs("sv0", m.pair.server)
             if isinstance(line, str) and "handle 0x6d63" in line]
@@ -169,7 +183,7 @@ def filters(m):
 @chain.on_each
 def a_filter_replaces_tcx(front):
     pair = netns.Pair()
-    full = netns.fill_tcx_egress("sv0", pair.server)
+    full = netns.fill_tcx("sv0", pair.server)
     m = Machines(front, pair=pair)
     tap.like(m.log(), r"(?m)^bmc: sv0: XDP native, TC egress \(filter\)$",
              "%s: where TCX is full or missing a filter is attached" % front)

@@ -24,7 +24,7 @@ scrape_configs:
     static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
 """
 # What memcached-tool leaves out on purpose: sums of others, text.
-TEXT = re.compile(r"(bmc_enabled|mode|allow|interfaces|.*:(xdp|tc|state))$")
+TEXT = re.compile(r"(bmc_enabled|mode|allow|interfaces|.*:(xdp|tc|before|state))$")
 SHARE = "memcached:kernel_share:ratio_rate5m"
 SUMS = {"keys", "tcp_answered"}
 
@@ -121,8 +121,8 @@ def every_row_of_stats_bmc_is_a_metric():
     tap.is_(lint(text), (0, b""), "promtool accepts them")
     tap.like(text, r'^memcached_bmc_interface_up\{server="[^"]+",interface="sv0"\} 1$',
              "the interface is up")
-    tap.like(text, r'^memcached_bmc_interface_info\{.*,interface="sv0",state="up",tc="yes",'
-                   r'xdp="native"\} 1$', "and how it is attached")
+    tap.like(text, r'^memcached_bmc_interface_info\{.*,interface="sv0",before="none",state="up",'
+                   r'tc="yes",xdp="native"\} 1$', "and how it is attached")
     scripted.close()
 
 

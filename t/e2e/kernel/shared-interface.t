@@ -511,7 +511,7 @@ def no_folder():
 def filters():
     """Where TC has no room for links, and before Linux 6.6: each has filters of its own."""
     with Ground() as ground:
-        links = netns.fill_tcx_egress("sv0", ground.pair.server)
+        links = netns.fill_tcx("sv0", ground.pair.server)
         first, second = ground.add("tc"), ground.add("tc")
 
         def handles():

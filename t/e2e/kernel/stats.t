@@ -12,8 +12,8 @@ import tap
 
 SRCDIR = os.environ["SRCDIR"]
 # States, not counts of events.
-STATE = {"bmc_enabled", "mode", "interfaces", "IFACE:xdp", "IFACE:tc", "IFACE:servers",
-         "IFACE:state", "addresses_ipv4", "addresses_ipv6",
+STATE = {"bmc_enabled", "mode", "interfaces", "IFACE:xdp", "IFACE:tc", "IFACE:before",
+         "IFACE:servers", "IFACE:state", "addresses_ipv4", "addresses_ipv6",
          "macs", "vlans", "left_out", "ports_left_out", "bypass", "allow", "allow_prefixes",
          "rate", "burst", "amplification"}
 # The table's memory is mapped ahead of its use, at any time.

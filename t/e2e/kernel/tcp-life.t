@@ -151,7 +151,7 @@ def the_queueing_discipline_is_deleted(v6):
     """It holds the programs where TC has no room for links; elsewhere they stay."""
     for full in (False, True):
         pair = netns.Pair()
-        links = netns.fill_tcx_egress("sv0", pair.server) if full else []
+        links = netns.fill_tcx("sv0", pair.server) if full else []
         with Machine(v6=v6, links=1, pair=pair) as m:
             talks = m.talks()
             slow = m.talks(1, len(talks))[0]
