@@ -31,9 +31,7 @@ struct attachment {
     bool tc_wanted;   /* a reply found no room in a frame: attach TC */
     bool tc_deferred; /* TC is not attached until a reply finds no room */
     enum attach_sends sends;
-    bool
-        sends_shared; /* of ATTACH_SENDS_NOT: in libxdp's dispatcher, which only a start can join */
-    bool strips_tags; /* strips VLAN tags before XDP, as last seen */
+    bool sends_shared; /* ATTACH_SENDS_NOT in libxdp's dispatcher, which only a start can join */
     char before[KCACHE_BEFORE]; /* what runs before the programs on TC (order.h), */
     bool before_said;           /* and whether the log has it */
     uint64_t passed;            /* for lack of a way, before TC egress has changed */
