@@ -77,11 +77,11 @@ static void clear_shard(struct shard *shard)
 {
     size_t i;
 
-    for (i = 0; i < SHARD_SLOTS; i++) {
+    for (i = 0; shard->n > 0; i++) {
+        shard->n -= shard->slots[i] != NULL;
         free(shard->slots[i]);
         shard->slots[i] = NULL;
     }
-    shard->n = 0;
 }
 
 void prefixes_free(struct prefixes *prefixes)
@@ -182,6 +182,8 @@ static bool copy_next(struct shard *shard, size_t *at, struct prefix *out)
     bool found = false;
 
     pthread_mutex_lock(&shard->lock);
+    if (shard->n == 0)
+        *at = SHARD_SLOTS;
     while (!found && *at < SHARD_SLOTS) {
         const struct prefix *prefix = shard->slots[(*at)++];
 

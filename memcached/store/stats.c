@@ -7,6 +7,11 @@
 
 enum { NCOUNTS = sizeof(struct local_counts) / sizeof(uint64_t) };
 
+static uint64_t get(const uint64_t *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
 void stats_add(struct local_counts *sum, const struct local_counts *from)
 {
     uint64_t *to = (uint64_t *)sum;
@@ -54,6 +59,27 @@ static void since_reset(struct store *store, struct local_counts *sum)
         sum->counts.classes[i & (MC_CLASSES - 1)].get_hits += sum->lru_hits[i];
 }
 
+/* The same of one class's LRU segments alone: to add up all counters takes longer than the rest. */
+static void hits_since_reset(struct store *store, unsigned int clsid, struct store_class_stats *out)
+{
+    uint64_t hits[LRU_SEGMENTS];
+    const struct store_local *local;
+
+    lock_take(&store->locals_lock, LOCK_LOCALS);
+    for (unsigned int segment = 0; segment < LRU_SEGMENTS; segment++) {
+        unsigned int i = segment * MC_CLASSES + clsid;
+
+        hits[segment] = store->retired.lru_hits[i] - store->baseline.lru_hits[i];
+        for (local = store->locals; local; local = local->next)
+            hits[segment] += get(&local->counts.lru_hits[i]);
+    }
+    lock_release(&store->locals_lock, LOCK_LOCALS);
+    out->hits_to_hot = hits[LRU_HOT];
+    out->hits_to_warm = hits[LRU_WARM];
+    out->hits_to_cold = hits[LRU_COLD];
+    out->hits_to_temp = hits[LRU_TEMP];
+}
+
 /* A class's lists and counts, as of one moment. */
 static void read_lru(struct store *store, unsigned int clsid, struct lru *out)
 {
@@ -66,11 +92,6 @@ static void read_lru(struct store *store, unsigned int clsid, struct lru *out)
         ((uint64_t *)&out->counts)[i] =
             __atomic_load_n((uint64_t *)&lru->counts + i, __ATOMIC_RELAXED);
     lock_release(&lru->lock, LOCK_LRU);
-}
-
-static uint64_t get(const uint64_t *counter)
-{
-    return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
 static void add_lru(struct store_stats *out, const struct lru *lru)
@@ -182,7 +203,6 @@ void store_class_stats(struct store *store, unsigned int clsid, rel_time now,
                        struct store_class_stats *out)
 {
     struct slab_stats slab;
-    struct local_counts sum;
     struct lru lru;
 
     memset(out, 0, sizeof(*out));
@@ -198,11 +218,7 @@ void store_class_stats(struct store *store, unsigned int clsid, rel_time now,
     out->age = tail_age(store, clsid, LRU_COLD, now);
     out->age_hot = tail_age(store, clsid, LRU_HOT, now);
     out->age_warm = tail_age(store, clsid, LRU_WARM, now);
-    since_reset(store, &sum);
-    out->hits_to_hot = sum.lru_hits[LRU_HOT * MC_CLASSES + clsid];
-    out->hits_to_warm = sum.lru_hits[LRU_WARM * MC_CLASSES + clsid];
-    out->hits_to_cold = sum.lru_hits[LRU_COLD * MC_CLASSES + clsid];
-    out->hits_to_temp = sum.lru_hits[LRU_TEMP * MC_CLASSES + clsid];
+    hits_since_reset(store, clsid, out);
 }
 
 unsigned int store_nclasses(const struct store *store)
