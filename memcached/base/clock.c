@@ -3,12 +3,22 @@
 
 enum { NS_PER_SECOND = 1000000000, HEAD_START = 2 };
 
-static uint64_t monotonic_ns(void)
+static uint64_t read_ns(clockid_t id)
 {
     struct timespec ts;
 
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+    clock_gettime(id, &ts);
     return (uint64_t)ts.tv_sec * NS_PER_SECOND + (uint64_t)ts.tv_nsec;
+}
+
+static uint64_t monotonic_ns(void)
+{
+    return read_ns(CLOCK_MONOTONIC_COARSE);
+}
+
+uint64_t clock_exact_ns(void)
+{
+    return read_ns(CLOCK_MONOTONIC);
 }
 
 void clock_init(struct clock *clock)

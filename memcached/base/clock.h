@@ -25,6 +25,8 @@ struct clock {
 enum { CLOCK_MAX_RELATIVE = 60 * 60 * 24 * 30 };
 
 void clock_init(struct clock *clock);
+/* Nanoseconds of CLOCK_MONOTONIC, to measure how long something takes. */
+uint64_t clock_exact_ns(void);
 /*
  * Continues the clock of another process, which had this base_unix and read `last`: by Unix time,
  * unless that was set back. base_ns wraps around where second 0 was before the machine booted.

@@ -39,10 +39,7 @@ struct acceptor {
 
 static uint64_t now_us(void)
 {
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+    return clock_exact_ns() / 1000;
 }
 
 unsigned int net_reserved_fds(const struct net_config *config)

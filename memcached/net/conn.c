@@ -51,6 +51,7 @@ struct conn {
     bool filling;    /* pending is a value that is being received */
     enum verb line;  /* verb of a partly executed line; VERB_UNKNOWN: none */
     bool drained;    /* yielded with an empty socket: its next turn starts without a read */
+    uint32_t nleft;  /* requests that a turn has left that took long; 0: it starts anew */
     bool closing;    /* closes after its reply is sent */
     uint8_t reason;  /* enum close_reason; an error unless it is known to be another */
 
@@ -65,7 +66,9 @@ struct turn {
     rel_time now;
     unsigned int nrequests, nreceives; /* left */
     size_t nbytes;                     /* left to receive */
-    bool drained;                      /* the socket is empty */
+    struct turn_time time;
+    bool drained; /* the socket is empty */
+    bool late;    /* it lasts too long */
 };
 
 /* The result of executing the input. */
@@ -630,7 +633,8 @@ static enum progress execute(struct conn *conn, struct turn *turn)
         bool need_input = false;
         enum command_next next;
 
-        if (!conn->filling && turn->nrequests == 0 && conn->input.now->start < conn->input.now->end)
+        if (!conn->filling && (turn->nrequests == 0 || turn->late) &&
+            conn->input.now->start < conn->input.now->end)
             return PROGRESS_YIELD;
         next = execute_one(conn, turn->now, &need_input);
         if (!need_input || conn->filling)
@@ -654,6 +658,7 @@ static enum progress execute(struct conn *conn, struct turn *turn)
             break;
         }
         turn->nrequests = conn->line ? 0 : turn->nrequests - 1;
+        turn->late = turn->nrequests > 0 && turn_is_long(&turn->time, clock_exact_ns);
         if (reply->nbytes >= REPLY_BATCH || reply->failed)
             return PROGRESS_BATCH;
     }
@@ -746,13 +751,14 @@ static void serve(struct conn *conn)
     struct worker *worker = conn->worker;
     struct turn turn = {
         .now = clock_now(&worker->config->clock),
-        .nrequests = worker->config->reqs_per_event,
+        .nrequests = conn->nleft ? conn->nleft : worker->config->reqs_per_event,
         .nreceives = RECEIVES,
         .nbytes = RECEIVED,
         .drained = conn->drained,
     };
 
     conn->drained = false;
+    conn->nleft = 0;
     endpoint_set_state(&conn->endpoint, STATE_PARSE_CMD);
     input_borrow(&conn->input, &worker->input);
     for (;;) {
@@ -767,7 +773,9 @@ static void serve(struct conn *conn)
             break;
         case PROGRESS_YIELD:
             if (answer(conn, false)) {
-                count_add(&worker->counts.conn_yields, 1);
+                /* Counted is what -R does. */
+                count_add(&worker->counts.conn_yields, turn.nrequests == 0);
+                conn->nleft = turn.nrequests;
                 conn->drained = turn.drained;
                 worker_reactivate(worker, &conn->event, EV_READ);
                 settle(conn);

@@ -60,7 +60,9 @@ struct turn {
     rel_time now;
     unsigned int nrequests; /* left */
     size_t nbytes;          /* of replies so far */
-    bool impatient;         /* the socket was full for too long */
+    struct turn_time time;
+    bool late;      /* it lasts too long */
+    bool impatient; /* the socket was full for too long */
 };
 
 struct udp {
@@ -340,6 +342,7 @@ static void step(struct udp *udp, struct task *task, struct turn *turn)
     if (!execute_one(udp, task->protocol, &task->rest, turn->now))
         task->rest.len = 0;
     begin_reply(udp, task);
+    turn->late = turn_is_long(&turn->time, clock_exact_ns);
 }
 
 /*
@@ -543,7 +546,7 @@ static bool serve_task(struct udp *udp, struct task *task, struct turn *turn)
 
 static bool turn_is_over(const struct turn *turn)
 {
-    return turn->nbytes >= EVENT || turn->nrequests == 0;
+    return turn->nbytes >= EVENT || turn->nrequests == 0 || turn->late;
 }
 
 /* Answers the received datagrams. False: others are served before the rest. */

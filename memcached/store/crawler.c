@@ -413,18 +413,10 @@ static enum store_taken show_next(struct crawler *crawler)
     return taken;
 }
 
-static uint64_t clock_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* Whether the viewer has had no room for too long. */
 static bool is_stuck(struct show_walk *show, unsigned int patience_ms)
 {
-    uint64_t now = clock_ms();
+    uint64_t now = clock_exact_ns() / 1000000;
 
     if (show->full_since == 0)
         show->full_since = now;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* When a worker yields its CPU: its turns in this thread, which sleeps between them or does not. */
+/*
+ * When a worker yields its CPU: its turns in this thread, which sleeps between them or does not.
+ * And when a turn has lasted too long, and when the worker polls again.
+ */
 #include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -33,6 +36,46 @@ static unsigned int yields(struct worker *worker, unsigned int nsleeping)
     return nyields;
 }
 
+static uint64_t at_ns;
+static unsigned int nlooks;
+
+static uint64_t look(void)
+{
+    nlooks++;
+    return at_ns;
+}
+
+/* After how many requests of `ns` each a turn is over, of at most 1,000. */
+static unsigned int requests(uint64_t ns)
+{
+    struct turn_time time = {0};
+    unsigned int n = 1;
+
+    nlooks = 0;
+    for (at_ns = 1 + ns; !turn_is_long(&time, look) && n < 1000; n++)
+        at_ns += ns;
+    return n;
+}
+
+static void test_time(void)
+{
+    struct worker worker = {0};
+    unsigned int npolls = 0;
+
+    ok(requests(0) == 1000 && nlooks == 1000 / REQUESTS_A_LOOK,
+       "requests that take no time end no turn, and the clock is read after one of %d",
+       REQUESTS_A_LOOK);
+    ok(requests(TURN_NS) == FIRST_LOOK + REQUESTS_A_LOOK, "long ones end it at the second look");
+    ok(requests(TURN_NS / REQUESTS_A_LOOK / 2) == FIRST_LOOK + 2 * REQUESTS_A_LOOK,
+       "shorter ones when they have taken as long from the first look on");
+    for (unsigned int i = 1; i <= 320; i++)
+        npolls += worker_polls(&worker, 1);
+    ok(npolls == 1 + 319 / 16, "a worker polls once in 16 reactivations (%u)", npolls);
+    worker_polls(&worker, 2 * POLL_NS);
+    ok(worker_polls(&worker, 3 * POLL_NS), "and when it has not for some time");
+    ok(!worker_polls(&worker, 3 * POLL_NS + 1), "but not at once again");
+}
+
 int main(void)
 {
     const struct net_config several = {.nthreads = 4}, alone = {.nthreads = 1};
@@ -47,5 +90,6 @@ int main(void)
     ok(yields(&worker, 4) == 0, "nor when one of four begins after one");
     ok(yields(&worker, 32) > 0, "it does when one of 32 begins after one");
     ok(yields(&sole, TURNS) == 0, "a worker without another one never yields");
+    test_time();
     return done();
 }
