@@ -468,6 +468,28 @@ static void test_maintainer_balances(void)
     fixture_close(&f);
 }
 
+/* Of threads that run and that have ended, since the last reset. */
+static void test_hits_of_threads(void)
+{
+    struct store_config config;
+    struct store_local *other;
+    struct fixture f;
+
+    open_small(&f, &config, 4);
+    put_sized(&f, "b", 1, BIG, 0, NOW);
+    is_there(&f, "b", 1, NOW);
+    other = store_local_new(f.store);
+    store_put(other, store_get(other, fixture_slice("b-1"), NOW));
+    ok(class_of(&f, 31, NOW).hits_to_hot == 2, "the hits of all threads count");
+    store_local_free(other);
+    ok(class_of(&f, 31, NOW).hits_to_hot == 2, "those of a thread that has ended, too");
+    store_reset_stats(f.store);
+    ok(class_of(&f, 31, NOW).hits_to_hot == 0, "a reset sets the hits of a class to zero");
+    is_there(&f, "b", 1, NOW);
+    ok(class_of(&f, 31, NOW).hits_to_hot == 1, "from which they count on");
+    fixture_close(&f);
+}
+
 static uint64_t nsized(const struct fixture *f)
 {
     uint64_t size = 0, count, sum = 0;
@@ -549,6 +571,7 @@ int main(void)
     test_append_in_full_memory();
     test_temporary();
     test_maintainer_balances();
+    test_hits_of_threads();
     test_moves_change_no_sizes();
     test_flush_sweeps();
     test_thread();
