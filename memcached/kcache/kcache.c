@@ -468,6 +468,8 @@ static void warn_unreachable(const struct kcache *kcache, const struct kcache_se
 /* Says which ports are left to the server: the programs look for one. */
 static void note_others(struct kcache *kcache, const char *others)
 {
+    if (!others)
+        return;
     snprintf(kcache->others, sizeof(kcache->others), "%s", others);
     if (others[0])
         fprintf(stderr,

@@ -120,7 +120,7 @@ struct mc_control *kcache_control(struct kcache *kcache);
 /*
  * What is answered: ports (0: none) on addresses, IPv4 mapped into IPv6 (:: and ::ffff:0.0.0.0: all
  * addresses of the family). With both ports the addresses are those of UDP. group: of the user that
- * the process becomes. others: the ports that the server answers alone, as text.
+ * the process becomes. others: the ports that the server answers alone, as text; NULL, empty: none.
  */
 struct kcache_served {
     gid_t group;

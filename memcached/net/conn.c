@@ -583,8 +583,9 @@ static ssize_t parse(struct conn *conn, struct request *request)
 }
 
 /* Executes one request, or the rest of a partly executed one. */
-static enum command_next execute_one(struct conn *conn, rel_time now, bool *need_input)
+static enum command_next execute_one(struct conn *conn, struct turn *turn, bool *need_input)
 {
+    rel_time now = turn->now;
     struct worker *worker = conn->worker;
     struct input *in = conn->input.now;
     struct request request;
@@ -611,6 +612,7 @@ static enum command_next execute_one(struct conn *conn, rel_time now, bool *need
     in->searched = 0;
     in->start += (size_t)consumed;
     conn->line = request.more ? request.verb : VERB_UNKNOWN;
+    turn_requests(&turn->time, request.verb, (size_t)consumed);
     return command_run(worker->local, &request, &conn->client, now, &worker->reply, &conn->pending);
 }
 
@@ -636,7 +638,7 @@ static enum progress execute(struct conn *conn, struct turn *turn)
         if (!conn->filling && (turn->nrequests == 0 || turn->late) &&
             conn->input.now->start < conn->input.now->end)
             return PROGRESS_YIELD;
-        next = execute_one(conn, turn->now, &need_input);
+        next = execute_one(conn, turn, &need_input);
         if (!need_input || conn->filling)
             endpoint_used(&conn->endpoint, turn->now);
         if (need_input)
@@ -658,7 +660,7 @@ static enum progress execute(struct conn *conn, struct turn *turn)
             break;
         }
         turn->nrequests = conn->line ? 0 : turn->nrequests - 1;
-        turn->late = turn->nrequests > 0 && turn_is_long(&turn->time, clock_exact_ns);
+        turn->late = turn_is_long(&turn->time, reply->nbytes - before, clock_exact_ns);
         if (reply->nbytes >= REPLY_BATCH || reply->failed)
             return PROGRESS_BATCH;
     }
@@ -714,7 +716,7 @@ static bool await_tls(struct conn *conn, const struct turn *turn)
         }
     }
     if (!turn->drained)
-        worker_reactivate(conn->worker, &conn->event, what);
+        worker_reactivate(conn->worker, &conn->event, what, turn->late);
     return true;
 }
 
@@ -777,7 +779,7 @@ static void serve(struct conn *conn)
                 count_add(&worker->counts.conn_yields, turn.nrequests == 0);
                 conn->nleft = turn.nrequests;
                 conn->drained = turn.drained;
-                worker_reactivate(worker, &conn->event, EV_READ);
+                worker_reactivate(worker, &conn->event, EV_READ, turn.late);
                 settle(conn);
             }
             return;
@@ -858,7 +860,7 @@ static void send_stream(struct conn *conn)
         end_stream_source(conn);
     else if (await_stream(conn, sending == SENDING_BLOCKED) && sending == SENDING_DONE &&
              state == STREAM_BYTES)
-        worker_reactivate(conn->worker, &conn->event, EV_WRITE);
+        worker_reactivate(conn->worker, &conn->event, EV_WRITE, true);
 }
 
 static void on_stream(void *arg)
@@ -886,7 +888,7 @@ static bool discard_input(struct conn *conn)
     if (n > 0) {
         count_read(conn, (size_t)n);
         if (wire_is_tls(conn->tls) && !drained)
-            worker_reactivate(conn->worker, &conn->event, EV_READ);
+            worker_reactivate(conn->worker, &conn->event, EV_READ, true);
     }
     return true;
 }

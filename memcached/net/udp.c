@@ -258,8 +258,10 @@ static void refuse_reply(struct udp *udp, const struct request *request)
 }
 
 /* Executes one command of the datagram. False: the rest of the datagram is unusable. */
-static bool execute_one(struct udp *udp, enum protocol protocol, struct slice *rest, rel_time now)
+static bool execute_one(struct udp *udp, enum protocol protocol, struct slice *rest,
+                        struct turn *turn)
 {
+    rel_time now = turn->now;
     struct worker *worker = udp->worker;
     struct request request;
     struct command_pending pending;
@@ -275,6 +277,7 @@ static bool execute_one(struct udp *udp, enum protocol protocol, struct slice *r
     watch_emit_request(worker, &udp->client, (struct slice){rest->ptr, (size_t)consumed});
     rest->ptr += consumed;
     rest->len -= (size_t)consumed;
+    turn_requests(&turn->time, request.verb, (size_t)consumed);
     next = command_run(worker->local, &request, &udp->client, now, &worker->reply, &pending);
     if (next == COMMAND_VALUE) {
         if (!take_value(udp, &pending, rest))
@@ -339,10 +342,10 @@ static bool begin_received(struct udp *udp, unsigned int r)
 static void step(struct udp *udp, struct task *task, struct turn *turn)
 {
     turn->nrequests--;
-    if (!execute_one(udp, task->protocol, &task->rest, turn->now))
+    if (!execute_one(udp, task->protocol, &task->rest, turn))
         task->rest.len = 0;
+    turn->late = turn_is_long(&turn->time, udp->worker->reply.nbytes, clock_exact_ns);
     begin_reply(udp, task);
-    turn->late = turn_is_long(&turn->time, clock_exact_ns);
 }
 
 /*

@@ -93,50 +93,66 @@ static inline void worker_turn(struct worker *worker)
 }
 
 /*
- * How long a turn has lasted: 20 requests take 5 us or, if they ask for statistics, 1 ms. A turn of
- * a few requests, as nearly all are, does not read the clock.
+ * How long a turn has lasted: 20 requests take 5 us or, if they ask for statistics, 1 ms. To read
+ * the clock takes a tenth of a small request. So it is read only after so many bytes of requests
+ * and replies, and after each request for something else than items.
  */
 struct turn_time {
-    unsigned int nrequests; /* so far */
-    uint64_t end_ns;        /* 0: not known yet */
+    size_t nbytes;   /* since the last look */
+    uint64_t end_ns; /* 0: not known yet */
 };
 
-enum { TURN_NS = 100000, POLL_NS = 3 * TURN_NS, FIRST_LOOK = 4, REQUESTS_A_LOOK = 8 };
+enum { TURN_NS = 100000, POLL_NS = 3 * TURN_NS, LOOK_BYTES = 8 * 1024 };
 
-/* To be called after each request. Whether the turn is over: TURN_NS after the first look. */
-static inline bool turn_is_long(struct turn_time *time, uint64_t clock_ns(void))
+static inline void turn_requests(struct turn_time *time, enum verb verb, size_t nbytes)
+{
+    time->nbytes += proto_names_items(verb) ? nbytes : LOOK_BYTES;
+}
+
+/*
+ * To be called after each request, with the bytes of its reply. Whether the turn is over: TURN_NS
+ * after the first look.
+ */
+static inline bool turn_is_long(struct turn_time *time, size_t nreply, uint64_t clock_ns(void))
 {
     uint64_t now;
 
-    if (++time->nrequests % REQUESTS_A_LOOK != FIRST_LOOK)
+    time->nbytes += nreply;
+    if (time->nbytes < LOOK_BYTES)
         return false;
+    time->nbytes = 0;
     now = clock_ns();
     if (time->end_ns == 0)
         time->end_ns = now + TURN_NS;
     return now >= time->end_ns;
 }
 
-/* Whether it is time to poll: after so many reactivations, which take less, or so much time. */
+/*
+ * Whether it is time to poll: after so many reactivations, or POLL_NS after one that was due to
+ * time. now_ns: 0 where it is not.
+ */
 static inline bool worker_polls(struct worker *worker, uint64_t now_ns)
 {
     enum { REACTIVATIONS = 16 };
 
-    if (++worker->nreactivated < REACTIVATIONS && now_ns < worker->poll_ns)
+    if (++worker->nreactivated < REACTIVATIONS && (!now_ns || now_ns < worker->poll_ns))
         return false;
     worker->nreactivated = 0;
-    worker->poll_ns = now_ns + POLL_NS;
+    if (now_ns)
+        worker->poll_ns = now_ns + POLL_NS;
     return true;
 }
 
 /*
  * Makes the event active again without its socket: a connection yields. libevent runs all active
  * events, and those that become active meanwhile, before it polls the kernel again: clients that
- * are ahead of their worker would starve all others.
+ * are ahead of their worker would starve all others. late: the turn may have lasted long.
  */
-static inline void worker_reactivate(struct worker *worker, struct event *event, short what)
+static inline void worker_reactivate(struct worker *worker, struct event *event, short what,
+                                     bool late)
 {
     event_active(event, what, 0);
-    if (worker_polls(worker, clock_exact_ns()))
+    if (worker_polls(worker, late ? clock_exact_ns() : 0))
         event_base_loopcontinue(worker->base);
 }
 

@@ -67,6 +67,13 @@ enum verb {
     VERB_SASL_STEP,
 };
 
+/* Whether it reads or writes items that it names: what others do may take long. */
+static inline bool proto_names_items(enum verb verb)
+{
+    return (verb >= VERB_GET && verb <= VERB_DELETE) ||
+           (verb >= VERB_META_GET && verb <= VERB_META_DEBUG);
+}
+
 enum {
     PROTO_KEY_MAX = 250,
     PROTO_MAX_TOKENS = 8,

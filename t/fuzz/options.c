@@ -72,7 +72,7 @@ static void check_numbers(const struct options *o)
     must(o->watcher_logbuf >= 1024 && o->worker_logbuf >= 1024);
     must(!o->temp_lru || o->lru_maintainer);
     must(!o->socket_path || o->udp_port == 0);
-    must(o->kcache.ninterfaces == 0 || o->udp_port != 0);
+    must(o->kcache.optional || !options_without_kernel(o));
 }
 
 /* As server.c passes them to the store. */

@@ -45,15 +45,18 @@ static uint64_t look(void)
     return at_ns;
 }
 
-/* After how many requests of `ns` each a turn is over, of at most 1,000. */
-static unsigned int requests(uint64_t ns)
+/* After how many requests of `ns` each a turn is over, of at most 1,000; each has 64 bytes. */
+static unsigned int requests(enum verb verb, uint64_t ns)
 {
     struct turn_time time = {0};
-    unsigned int n = 1;
+    unsigned int n = 0;
 
     nlooks = 0;
-    for (at_ns = 1 + ns; !turn_is_long(&time, look) && n < 1000; n++)
+    at_ns = 1;
+    do {
         at_ns += ns;
+        turn_requests(&time, verb, 24);
+    } while (++n < 1000 && !turn_is_long(&time, 40, look));
     return n;
 }
 
@@ -61,16 +64,16 @@ static void test_time(void)
 {
     struct worker worker = {0};
     unsigned int npolls = 0;
+    enum { A_LOOK = LOOK_BYTES / 64 };
 
-    ok(requests(0) == 1000 && nlooks == 1000 / REQUESTS_A_LOOK,
-       "requests that take no time end no turn, and the clock is read after one of %d",
-       REQUESTS_A_LOOK);
-    ok(requests(TURN_NS) == FIRST_LOOK + REQUESTS_A_LOOK, "long ones end it at the second look");
-    ok(requests(TURN_NS / REQUESTS_A_LOOK / 2) == FIRST_LOOK + 2 * REQUESTS_A_LOOK,
-       "shorter ones when they have taken as long from the first look on");
+    ok(requests(VERB_GET, 0) == 1000 && nlooks == 999 / A_LOOK,
+       "gets that take no time end no turn, and the clock is read after %d of them", A_LOOK);
+    ok(requests(VERB_META_SET, TURN_NS) == 2 * A_LOOK, "long ones end it at the second look");
+    ok(requests(VERB_STATS, TURN_NS) == 2, "what is about no item is looked at after each");
+    ok(requests(VERB_STATS, TURN_NS / 10) == 11, "and ends it when it has taken as long");
     for (unsigned int i = 1; i <= 320; i++)
-        npolls += worker_polls(&worker, 1);
-    ok(npolls == 1 + 319 / 16, "a worker polls once in 16 reactivations (%u)", npolls);
+        npolls += worker_polls(&worker, 0);
+    ok(npolls == 320 / 16, "a worker polls once in 16 reactivations (%u)", npolls);
     worker_polls(&worker, 2 * POLL_NS);
     ok(worker_polls(&worker, 3 * POLL_NS), "and when it has not for some time");
     ok(!worker_polls(&worker, 3 * POLL_NS + 1), "but not at once again");
