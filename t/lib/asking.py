@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """asking: machines whose kernel answers gets over TCP, requests with their replies, and whether
 every byte of what came was right."""
+import contextlib
+import os
 import socket
 import struct
 
@@ -103,6 +105,18 @@ def wrong_in(c, *rounds):
         if got != want:
             return request[:20], got[:60]
     return None
+
+
+def entries_bytes(m):
+    """What the table of followed connections takes."""
+    folder = "/proc/%d/fdinfo" % m.server.process.pid
+    for name in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError), \
+                open(os.path.join(folder, name), encoding="ascii") as file:
+            rows = dict(line.split(":", 1) for line in file if ":" in line)
+            if rows.get("map_type", "").strip() == "1" and rows["value_size"].strip() == "136":
+                return int(rows["memlock"])
+    raise RuntimeError("no table of connections")
 
 
 def end_of(c):

@@ -6,6 +6,7 @@ another's, nothing grows without bound, and the server lives."""
 import contextlib
 import os
 import random
+import re
 import socket
 import struct
 import time
@@ -35,7 +36,8 @@ class Switched(cable.Pair):
         for words in ("link add br0 type bridge", "link set br0 up",
                       "link add ma0 type veth peer name at0 netns " + self.third,
                       "link set ma0 up", "link set ms0 master br0", "link set mc0 master br0",
-                      "link set ma0 master br0"):
+                      "link set ma0 master br0",
+                      "link set ma0 type bridge_slave learning off"): # of the victim's address
             netns.sh("ip", *words.split(), namespace=self.middle)
         netns.offloads_off("ma0", self.middle)
         netns.offloads_off("at0", self.third)
@@ -55,6 +57,7 @@ class Machines(asking.Machines):
         super().__init__(mode, Switched(), *arguments)
         self.third = segments.Wire(self.pair, "at0", self.pair.third)
         self.tap = segments.Wire(self.pair, "mc0", self.pair.middle, everything=True)
+        self.victim = segments.mac_of("cl0", self.pair.client)
         with netns.inside(self.pair.third):
             self.beside = self.server.stream()
 
@@ -64,14 +67,16 @@ class Machines(asking.Machines):
                  if port in (one[0][1], one[1][1])]
         return found[-1][2], found[-1][0][1] == port
 
-    def forge(self, packets):
-        """Sends them from the third machine; they have been processed when it returns."""
+    def forge(self, packets, mac=None):
+        """Sends them from the third machine, or a MAC address that it forges as well; they have
+        been processed when it returns."""
         for packet in packets:
-            self.third.send(packet)
+            self.third.send(packet, mac)
         self.beside.ask(b"version\r\n")
 
 
-NATIVE, TC = Machines(None), Machines("tc")
+PLACES = 1 << 12 # MC_TCP_KEPT_MAX
+NATIVE, TC = Machines(None, "-c", 2 * PLACES), Machines("tc", "-c", 2 * PLACES)
 each_mode = asking.each_mode(NATIVE, TC)
 
 
@@ -92,7 +97,7 @@ class Forger:
             self.at, self.to, self.seq + seq, self.ack + ack, flags, text, options=options, **how))
 
 
-GETS = [one[0] for one in SMALL]
+GETS = [one[0] for one in SMALL[:0:-1]] # the first is not what a victim asks for next
 NEAR = (-9, -10, -11, -100, -1400, -70000) # what the server has got already
 FAR = (20 * M, 60 * M, -60 * M, 100 * M, -100 * M, 1 << 30, 1 << 31, -(1 << 30))
 
@@ -113,6 +118,13 @@ def acknowledgements(forger):
     for ack in (1, 2, 100, 1400, 64 * M, 1 << 31, -(1 << 30)):
         for text in (b"", *GETS):
             yield forger.segment(0, ack, text)
+
+
+def urgent_data(forger):
+    """With both numbers right: the socket has to refuse what the programs do not translate."""
+    for text in (b"", *GETS):
+        for urgent in (0, len(text)):
+            yield forger.segment(0, 0, text, ACK | PSH | URG, urgent=urgent)
 
 
 def wrong_checksums(forger):
@@ -168,8 +180,9 @@ def times_to_come(forger):
             yield forger.segment(seq, 0, b"x", later=later)
 
 
-# After the first two, which have numbers in the window, the kernel may no longer answer.
-ATTACKS = (near_resets, wrong_checksums, old_gets, acknowledgements, old_times, resets, openings,
+# After the first three, which have numbers in the window, the kernel may no longer answer.
+IN_WINDOW = (near_resets, wrong_checksums, urgent_data)
+ATTACKS = (*IN_WINDOW, old_gets, acknowledgements, old_times, resets, openings,
            closings, times_to_come, steps)
 
 
@@ -180,14 +193,14 @@ def forged_segments(m):
         with contextlib.closing(m.dial()) as c:
             wrong = [wrong_in(c, SMALL, SMALL)]
             before = m.answered()
-            for _ in range(2):
-                m.forge(attack(Forger(m, c.sock.getsockname())))
+            for mac in (m.victim, None):
+                m.forge(attack(Forger(m, c.sock.getsockname())), mac)
                 wrong.append(wrong_in(c, SMALL))
             answered = m.answered() - before
             wrong.append(wrong_in(c, MIXED, SMALL))
             tap.is_((wrong, asking.end_of(c)), ([None] * 4, b""),
                     "%s: the victim's stream is whole" % name)
-            if attack not in (near_resets, wrong_checksums):
+            if attack not in IN_WINDOW:
                 tap.ok(answered >= 2 * len(SMALL) - 2, "the kernel answers it, %d times" % answered)
 
 
@@ -214,13 +227,6 @@ def victims_that_wait(m):
         tap.is_(wrong, [None] * 20, "idle connections, %s: no forged segment ends one" % m.by())
 
 
-@each_mode
-def nothing_reaches_the_third_machine(m):
-    seen = {segments.parse(packet)[1][0] for packet in m.third.packets()}
-    tap.is_(seen - {"10.77.0.3"}, set(), "%s: the forger gets no segment that is for others" %
-            m.by())
-
-
 @contextlib.contextmanager
 def peer(m, name):
     """A peer whose connection the kernel answers."""
@@ -245,18 +251,70 @@ def has_acknowledged(p):
     return found and found.ack == p.seq % 2**32
 
 
+def guesses(forger):
+    """Of one who does not know both numbers: the programs take those of 64 M below for sent."""
+    for text in (b"", GETS[0], b"x"):
+        for far in FAR:
+            yield forger.segment(far, 0, text)
+            yield forger.segment(far, far, text)
+            if far != -60 * M:
+                yield forger.segment(0, far, text)
+
+
+def has_again(p, request, want):
+    """Whether a client that has lost the reply to its last request gets it again."""
+    p.send(request, PSH | ACK, seq=p.seq - len(request), ack=p.ack - len(want))
+    found = p.receive()
+    while found and not found.text: # the server speaks of the forged ones, too
+        found = p.receive()
+    return bool(found) and found.text == want
+
+
+# After these the reply is still the client's: one of both numbers is wrong, or the checksum.
+GUESSES = (wrong_checksums, acknowledgements, steps, guesses)
+
+
 @each_mode
 def while_a_reply_is_outstanding(m):
     request, want = hit(1)
-    for attack in ATTACKS:
+    for attack in (*ATTACKS, guesses):
         name = "%s on a reply, %s" % (attack.__name__.replace("_", " "), m.by())
         with peer(m, "before the attack") as p:
             p.push(request)
             tap.is_(p.read(len(want), acknowledge=False), want, "a reply")
             m.forge(attack(Forger(m, p.at)))
+            if attack in GUESSES:
+                tap.ok(has_again(p, request, want), name + ": if it is lost the client gets it")
             p.send()
+            before = m.answered()
+            goes_on(p, name, SMALL)
+            if attack in GUESSES and attack is not wrong_checksums: # of which numbers are noted
+                tap.is_(m.answered() - before, len(SMALL), "and the kernel answers further on")
             goes_on(p, name, MIXED)
             tap.ok(has_acknowledged(p), "and everything is acknowledged")
+
+
+@each_mode
+def nothing_reaches_the_third_machine(m):
+    """Even if it knows both numbers, and asks for a reply, or once more for one."""
+    request, want = hit(1)
+    with peer(m, "before it asks") as p:
+        m.forge([Forger(m, p.at).segment(text=request)])
+        p.seq += len(request)
+        tap.is_(p.read(len(want)), want, "%s: the victim has the reply" % m.by())
+        goes_on(p, "behind it", SMALL)
+        before = m.counts()["tcp_resent"]
+        p.push(request)
+        tap.is_(p.read(len(want), acknowledge=False), want, "a reply of the kernel")
+        m.forge([Forger(m, p.at).segment(-len(request), -len(want), request)])
+        found = p.receive()
+        tap.is_(found and found.text, want, "the victim gets it once more")
+        tap.is_(m.counts()["tcp_resent"] - before, 1, "of the kernel")
+        p.send()
+        goes_on(p, "behind it", SMALL)
+    seen = {segments.parse(packet)[1][0] for packet in m.third.packets()}
+    tap.is_(seen - {"10.77.0.3"}, set(), "%s: the forger gets no segment that is for others" %
+            m.by())
 
 
 @each_mode
@@ -292,8 +350,9 @@ def error(m, at, seq, kind=NARROW, mtu=600, nquoted=28, damage=0):
 
 def path_mtu(m, address):
     """What the server's machine has learned of the path; None: nothing."""
-    words = netns.sh("ip", "route", "get", address, namespace=m.pair.server).split()
-    return int(words[words.index("mtu") + 1]) if "mtu" in words else None
+    found = re.search(r"\bmtu (?:lock )?(\d+)",
+                      netns.sh("ip", "route", "get", address, namespace=m.pair.server))
+    return int(found[1]) if found else None
 
 
 def all_errors(m, at, numbers):
@@ -371,6 +430,10 @@ def acknowledgements_of_each_byte(m):
             tap.is_(p.read(len(want), acknowledge=False), want, "%s: a reply" % m.by())
             for at in range(start, p.ack, 1 + len(want) // 100):
                 p.send(ack=at)
+            if len(want) < 1000: # what is longer came in several segments
+                m.beside.ask(b"version\r\n")
+                p.wire.packets() # each has it sent again
+                tap.ok(has_again(p, request, want), "a part is not all: it can be had again")
             p.send()
         goes_on(p, "behind them", SMALL, MIXED)
 
@@ -398,43 +461,40 @@ def bytes_that_change(m):
         goes_on(p, "behind them", MIXED)
 
 
+def with_own_reply(m, name):
+    """A peer with an outstanding reply that is nobody else's: (peer, request, reply, whether all
+    was right)."""
+    text = name * 40
+    m.tcp.set(name, text)
+    p = segments.Peer(m, next(ports))
+    request, want = b"get %s\r\n" % name, asking.kernel.answer((name, text))
+    right = all([p.ask(*MISS) == MISS[1] for _ in range(3)])
+    p.push(request)
+    right &= p.read(len(want), acknowledge=False) == want
+    return p, request, want, right
+
+
 @each_mode
 def replies_of_many(m):
-    """Each has one of the kernel's replies outstanding, and asks for it again."""
-    found = []
+    """Each has one of the kernel's replies outstanding, and asks for it again; some in the place of
+    another: slots that are PLACES apart have the same."""
+    first, then = ([b"%s%02d" % (of, i) for i in range(n)]
+                   for of, n in ((b"own", 10), (b"new", 20)))
     with contextlib.ExitStack() as stack:
-        for i in range(20):
-            m.tcp.set(b"own%02d" % i, b"%02d" % i * 100)
-            p = stack.enter_context(contextlib.closing(segments.Peer(m, next(ports))))
-            request, want = b"get own%02d\r\n" % i, asking.kernel.answer((b"own%02d" % i,
-                                                                         b"%02d" % i * 100))
-            right = [p.ask(*MISS) == MISS[1] for _ in range(3)]
-            p.push(request)
-            right.append(p.read(len(want), acknowledge=False) == want)
-            p.ack -= len(want)
-            found.append((p, request, want, right))
-        for i in range(20):
-            m.tcp.set(b"own%02d" % i, b"new")
-        for p, request, want, right in found:
-            p.send(request, PSH | ACK, seq=p.seq - len(request))
-            again = p.receive()
-            while again and not again.text: # it was asked what it has
-                again = p.receive()
-            right.append(bool(again) and again.text == want)
-    tap.is_([all(right) for _, _, _, right in found], [True] * 20,
-            "%s: each gets its own once more, as it was" % m.by())
-
-
-def entries_bytes(m):
-    """What the table of followed connections takes."""
-    folder = "/proc/%d/fdinfo" % m.server.process.pid
-    for name in os.listdir(folder):
-        with contextlib.suppress(FileNotFoundError), \
-                open(os.path.join(folder, name), encoding="ascii") as file:
-            rows = dict(line.split(":", 1) for line in file if ":" in line)
-            if rows.get("map_type", "").strip() == "1" and rows["value_size"].strip() == "144":
-                return int(rows["memlock"])
-    raise RuntimeError("no table of connections")
+        found = [with_own_reply(m, name) for name in first]
+        for _ in range(PLACES - 15):
+            passing = socket.create_connection((m.pair.address(), m.server.port), asking.SECONDS)
+            passing.setsockopt(*asking.RESET)
+            passing.close()
+        found += [with_own_reply(m, name) for name in then]
+        for p, *_ in found:
+            stack.enter_context(contextlib.closing(p))
+        for name in first + then:
+            m.tcp.set(name, b"other")
+        wrong = next((request for p, request, want, right in found
+                      if not right or not has_again(p, request, want)), None)
+        tap.is_(wrong, None, "%s: each gets its own once more, as it was" % m.by())
+        tap.is_(m.counts()["tcp_pass_kept"], 0, "there was room for all")
 
 
 def resident(m):
@@ -450,7 +510,7 @@ FLOOD, ENTRY = int(os.environ.get("FLOOD", "8000")), 216
 def floods_of_openings(m):
     with contextlib.closing(m.dial()) as c:
         wrong = [wrong_in(c, SMALL, SMALL)]
-        before, connections = entries_bytes(m), m.counts()["tcp_connections"]
+        before, connections = asking.entries_bytes(m), m.counts()["tcp_connections"]
         to = (m.pair.address(), m.server.port)
         m.forge(segments.ip4(host, to[0], segments.tcp((host, rng.randrange(1024, 65536)), to,
                                                        rng.getrandbits(32), 0, SYN))
@@ -460,8 +520,9 @@ def floods_of_openings(m):
             rng.getrandbits(32), text=GETS[0], options=segments.stamps(1, 1)))
                 for _ in range(FLOOD // 4))
         wrong.append(wrong_in(c, MIXED))
-        tap.is_((wrong, entries_bytes(m) > before, m.counts()["tcp_connections"] - connections),
-                ([None] * 2, False, 0), "%s: segments without a connection make no entry" % m.by())
+        grown = asking.entries_bytes(m) > before, m.counts()["tcp_connections"] - connections
+        tap.is_((wrong, grown), ([None] * 2, (False, 0)),
+                "%s: segments without a connection make no entry" % m.by())
         tap.is_(asking.end_of(c), b"", "the victim's stream is whole")
 
 
@@ -478,10 +539,10 @@ def a_flood_of_connections():
     netns.enter(m.pair.client)
     with contextlib.closing(m.dial()) as c:
         wrong = [wrong_in(c, SMALL, SMALL)]
-        before, size = entries_bytes(m), resident(m)
+        before, size = asking.entries_bytes(m), resident(m)
         tap.ok(all(one_get(m) for _ in range(FLOOD)), "%d connections are served" % FLOOD)
         wrong.append(wrong_in(c, MIXED))
-        grown = entries_bytes(m) - before
+        grown = asking.entries_bytes(m) - before
         tap.ok(0 < grown <= FLOOD * ENTRY, "their entries take %d bytes until the sweep" % grown)
         tap.ok(resident(m) - size < 4096, "the server is no larger")
         talked = m.answered()
@@ -529,6 +590,23 @@ def clients_that_never_read(m):
     tap.ok(resident(m) - size < 16384, "the server grows by %d KB" % (resident(m) - size))
     for other in greedy:
         other.close()
+    request, want = hit(1)
+    with peer(m, "before it reads no more") as p:
+        kept = m.answered()
+        p.push(request, window=len(want) - 1)
+        m.beside.ask(b"version\r\n")
+        tap.is_(m.answered(), kept, "the kernel sends no reply that its window does not hold")
+        p.send()
+        tap.is_(p.read(len(want)), want, "when it has room it gets it")
+        goes_on(p, "behind it", SMALL)
+        p.push(request)
+        tap.is_(p.read(len(want), acknowledge=False), want, "a reply")
+        kept = m.answered()
+        p.push(MISS[0], ack=p.ack - len(want))
+        m.beside.ask(b"version\r\n")
+        tap.is_(m.answered(), kept, "as long as it has not acknowledged that it gets no other")
+        p.send()
+        tap.is_(p.read(len(MISS[1])), MISS[1], "then it gets it")
 
 
 @each_mode

@@ -164,6 +164,16 @@ def the_broadcast_address_of_our_network():
 
 
 @tap.case
+def a_neighbour_that_is_a_group():
+    """As of machines that share an address, each of which gets what is sent to it."""
+    with Machines() as m:
+        m.ip("neighbour replace 10.77.0.5 lladdr 03:bf:0a:4d:00:05 dev sv0 nud permanent")
+        grown, _ = m.sent([frame(m, "10.77.0.5")] * 3)
+        tap.is_((grown["answered"], grown["pass_way"]), (0, 3),
+                "a source whose replies go to several machines is passed")
+
+
+@tap.case
 def a_route_back_by_another_interface():
     with Machines(links=2) as m:
         netns.sh("ip", "address", "add", "10.99.0.2/32", "dev", "cl0", namespace=m.pair.client)
@@ -215,6 +225,13 @@ def only_replies_of_the_server_make_a_way_known():
         other.sendto(b"x", ("10.77.0.2", PORT))
         other.close()
         tap.is_(m.asked(), (True, 0, 1), "a datagram from another port does not make a way known")
+    with Machines() as m:
+        with netns.inside(m.pair.server):
+            raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP)
+        raw.bind((m.pair.address(), 0))
+        raw.sendto(struct.pack("!HHHH", m.server.port, PORT, 9, 0) + b"x", ("10.77.0.2", 0))
+        raw.close()
+        tap.is_(m.asked(), (True, 0, 1), "one of a raw socket, from the server's port, neither")
 
 
 SOURCES = ["10.77.0.%d" % i for i in (101, 102, 103)] # of the client: each way is another's
