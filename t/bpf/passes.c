@@ -335,6 +335,10 @@ static void test_sources(struct lab *lab, enum loader_program program)
     /* TC knows from the stack that such a frame was sent to a group. */
     ok(lab_passes(lab, program, &frame, in_xdp(program, MC_COUNT_PASS_MAC)),
        "%s: a frame sent to a group address is passed", names[program]);
+    request(&frame, "get a-hit\r\n");
+    frame.bytes[6] |= 1;
+    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_MAC),
+       "%s: a frame from a group address is passed", names[program]);
     /* A test run counts as coming from lo. */
     request(&frame, "get a-hit\r\n");
     memcpy(frame.bytes + 26, frame.bytes + 30, 4);

@@ -394,6 +394,77 @@ static void test_twins(struct race *race, size_t n)
     diag("one value %u, the other %u, passed %u", tally[0], tally[1], tally[2]);
 }
 
+/* --- a place that is taken while it is read ------------------------------------------------------
+ */
+
+struct places {
+    struct race *race;
+    struct tcp_kept kept[3]; /* the connection's; another's with other bytes; with the same */
+    uint32_t at;
+};
+
+/* Gives the place of the outstanding reply to another connection, and back, the text first. */
+static void *take_main(void *from)
+{
+    struct places *places = from;
+    unsigned int i = 0;
+
+    on_cpu(1);
+    while (!atomic_load(&places->race->stop))
+        kept_put(places->race->lab, places->at, &places->kept[++i % 3]);
+    return NULL;
+}
+
+/*
+ * A request of which the reply is outstanding, again and again: it gets that reply, or nothing
+ * while its place is another's.
+ */
+static void test_taken(struct race *race)
+{
+    static const size_t n = 900;
+    static struct frame reply;
+    static struct tcp_run run;
+    static struct places places;
+    struct mc_tcp_conn conn;
+    unsigned int runs = race->in_turns ? FEW : RUNS, least = race->in_turns ? 0 : LEAST;
+    unsigned int i, again = 0, none = 0;
+    char text[1500];
+    pthread_t taker;
+    bool right;
+
+    put_two(race, n);
+    make_frame(race, &reply, text, make_text(text, 'v', n));
+    conn_put(race->lab, race->v6, &race->conn);
+    right = !tcp_run(race->lab, HOOK_INGRESS, &race->frame, &run) &&
+            run.verdict == TC_IS_REDIRECT && conn_get(race->lab, race->v6, &conn);
+    places.race = race;
+    places.at = conn.kept;
+    kept_get(race->lab, places.at, &places.kept[0]);
+    places.kept[1] = places.kept[0];
+    places.kept[1].owner ^= 1ull << 32;
+    places.kept[2] = places.kept[1];
+    memset(places.kept[1].text, 'w', sizeof(places.kept[1].text));
+    atomic_store(&race->stop, false);
+    pthread_create(&taker, NULL, take_main, &places);
+    on_cpu(0);
+    for (i = 0; right && i < MOST_RUNS && (i < runs || again < least || none < least); i++) {
+        conn.again = 0; /* never in pieces */
+        conn_put(race->lab, race->v6, &conn);
+        run.mark = 0;
+        right = !tcp_run(race->lab, HOOK_INGRESS, &race->frame, &run) &&
+                (run.verdict == TC_IS_DROP ||
+                 (run.verdict == TC_IS_REDIRECT && frame_equal(&run.out, &reply)));
+        again += run.verdict == TC_IS_REDIRECT;
+        none += run.verdict == TC_IS_DROP;
+    }
+    atomic_store(&race->stop, true);
+    pthread_join(taker, NULL);
+    ok(right && again >= least && none >= least,
+       "IPv%d: a kept reply whose place is taken meanwhile: that reply or none, never another's",
+       race->v6 ? 6 : 4);
+    diag("sent again %u times, not %u times", again, none);
+}
+
 /* --- memory that is used again -----------------------------------------------------------------
  */
 
@@ -567,6 +638,7 @@ int main(void)
             test_moving(&race);
         }
         test_moving(&race); /* TC egress */
+        test_taken(&race);
     }
     test_sweep(&lab);
     tcp_lab_close(&lab);

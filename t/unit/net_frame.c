@@ -155,6 +155,7 @@ static bool refused(bool v6, size_t at, unsigned int value)
 static void test_headers(void)
 {
     const size_t ip = ETHERNET, udp4 = ip + IP4, udp6 = ip + IP6;
+    struct wire wire;
 
     ok(refused(false, 12, 0x8100) && refused(false, 12, 0x86dd) && refused(true, 12, 0x0800) &&
            refused(true, 12, 0x0806),
@@ -177,6 +178,10 @@ static void test_headers(void)
     ok(refused(false, udp4 + 4, UDP + 29) && refused(false, udp4 + 4, 7) &&
            refused(true, udp6 + 4, 0) && refused(true, udp6 + 4, UDP + 29),
        "and lengths of UDP");
+    make(&wire, false, 30);
+    put16(wire.bytes + udp4 + 4, UDP + 29);
+    put16(wire.bytes + udp4 + 6, 0);
+    ok(parse(&wire) < 0, "also without a checksum");
 }
 
 static void test_checksums(void)
