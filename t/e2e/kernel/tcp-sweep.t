@@ -3,12 +3,8 @@
 # t/run: waits
 """What the kernel knows of TCP connections that have ended the server removes within a minute or
 two: it takes that time, since their last segments may be on the way."""
-import os
 import socket
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(sys.path[0], "..", "..", "lib"))
 import asking
 import netns
 import server

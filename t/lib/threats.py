@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""threats: for the rows of doc/security.md that concern the kernel path, what their tests must
+notice: mutants, in each of which one protection is missing.
+
+A row is named by how it begins. A mutant: its name, its changes (file, what is found there, what it
+becomes), and the test that must fail: a file and cases, or a program of t/bpf or t/unit, by its
+source.
+
+t/00-mutants.t checks that each change can be made, and that the row names the test;
+t/e2e/build/mutants.t runs them.
+"""
+
+GUARD, WAYS = "t/e2e/kernel/guard.t", "t/e2e/kernel/ways.t"
+HOSTILE, PEERS = "t/e2e/kernel/tcp-hostile.t", "t/e2e/kernel/tcp-peers.t"
+XSK, FORGED = "t/e2e/kernel/xsk.t", "t/e2e/chain/forged.t"
+OUTSTANDING = (HOSTILE, "while_a_reply_is_outstanding")
+EXPECTS = "bpf/tcp/conn.bpf.h"
+ACK_IS_NEAR = r"out - segment->ack <= CONN_REACH &&"
+SEQ_IS_NEAR = r"segment->seq \+ segment->n - \(in - CONN_BEHIND\) <= CONN_BEHIND \+ room;"
+
+# Of those that a test notices only after a minute or more.
+SLOW = {"answers_for_the_stopped", "entries_never_swept", "any_source_into_the_ring"}
+
+# Rows about which nothing in these sources can be broken.
+WITHOUT = {
+    "that a container's root": "Docker permits it",
+    "that nobody else has the server's port": "other people's sources are patched",
+    "that `bmc` ends with the server": "other people's sources are patched",
+}
+
+ROWS = (
+    ("the source of a datagram", (
+        ("any_source", (("bpf/packet/guard.bpf.h", r"&& unlikely\(!is_local_pair\(ip, v6\)\)",
+                         "&& 0"),), GUARD, "without_options_local_sources_are_answered"),
+        ("any_rate", (("bpf/packet/guard.bpf.h", r"if \(wait \+ cost > depth\)", "if (0)"),),
+         GUARD, "a_source_over_its_rate"),
+        ("any_size", (("bpf/packet/guard.bpf.h", r"if \(most && l4_payload", "if (0 && l4_payload"),
+                      ), GUARD, "replies_that_are_too_large"),
+        ("no_way_needed", (("bpf/packet/way.bpf.h", r"(set->way\[3\], sum, &to\)\))\s+return 0;",
+                            r"\1 return from | 1ull << 63;"),),
+         WAYS, "forged_sources_without_a_machine"),
+    )),
+    ("that a private source is in this network", (
+        ("any_destination", (("bpf/packet/guard.bpf.h",
+                              r"is_local4\(LOAD32\(ip \+ 12\)\) && is_local4[^;]*;",
+                              "is_local4(LOAD32(ip + 12));"),), "t/bpf/guard.c"),
+        ("any_interface", (("bpf/packet/way.bpf.h", r"\(\(u64\)ifindex << 32 \| vlan\)", "0"),),
+         WAYS, "a_route_back_by_another_interface"),
+    )),
+    ("that it is a client, and no other server", (
+        ("any_port", (("bpf/packet/udp.bpf.h", r"mc_port_is_unfit\([^;]*?, control\.port\)", "0"),),
+         "t/bpf/passes.c"),
+        ("any_port_of_the_server", (("memcached/net/socket.c", r"mc_port_is_unfit\((in6?->)",
+                                     r"own_port == 1 && mc_port_is_unfit(\1"),),
+         "t/e2e/server/udp-loops.t"),
+    )),
+    ("what a datagram asks for", (
+        ("datagrams_bypass", (("memcached/command/bypass.c",
+                               r"client->transport == COMMAND_STREAM && !", "!"),),
+         "t/e2e/kernel/bypass.t", "no_datagram_bypasses_the_kernel"),
+    )),
+    ("`xsk=on`: the source of a datagram", (
+        ("any_mac_into_the_ring", (("bpf/inplace/ring.bpf.h",
+                                    r"return \(scratch->saved\.back & MAC_MASK\) == [^;]*;",
+                                    "return 1;"),), "t/bpf/rings.c"),
+        ("any_source_into_the_ring", (("bpf/inplace/ring.bpf.h", r"if \(!admitted && xdp_admit",
+                                       "if (0 && xdp_admit"),), XSK,
+         "whom_the_guard_does_not_admit"),
+    )),
+    ("`xsk=on`: that a frame in a ring is a request", (
+        ("any_sum_of_a_frame", (("memcached/net/frame.c", r"return udp\.check == sum_fold\(begun\)",
+                                 "return true || udp.check == sum_fold(begun)"),),
+         "t/unit/net_frame.c"),
+        ("any_length_of_a_frame", (("memcached/net/frame.c", r"if \(ntohs\(udp\.len\) != nudp\)",
+                                    "if (0)"),), "t/unit/net_frame.c"),
+    )),
+    ("`xsk=on`: that a ring has room", (
+        ("a_ring_without_end", (("bpf/inplace/ring.bpf.h", r">= MC_RING_SIZE\)", "> ~0u - 1)"),),
+         "t/bpf/rings.c"),
+    )),
+    ("lengths, fragments, options, checksums", (
+        ("any_length", (("bpf/packet/udp.bpf.h",
+                         r"return bpf_ntohs\(LOAD16\(ip \+ 2\)\) == nudp \+ IP4_BYTES && ",
+                         "return "),), "t/bpf/passes.c"),
+        ("fragments", (("bpf/packet/headers.bpf.h", r"bpf_htons\(0x3fff\)", "bpf_htons(0x1fff)"),),
+         "t/bpf/passes.c"),
+        ("ip_options", (("bpf/packet/headers.bpf.h", r"LOAD8\(ip\) == 0x45 &&",
+                         "LOAD8(ip) >> 4 == 4 &&"),), "t/bpf/passes.c"),
+        ("any_checksum", (("bpf/packet/udp.bpf.h",
+                           r"if \(likely\(sum_is_right\(sum\)\)\)", "if (1)"),),
+         "t/bpf/checksums.c"),
+    )),
+    ("`tcp=on`: both numbers of a TCP segment", (
+        ("any_numbers", ((EXPECTS, ACK_IS_NEAR, "1 ||"),), *OUTSTANDING),
+        ("any_acknowledgement", ((EXPECTS, ACK_IS_NEAR, ""),), *OUTSTANDING),
+        ("any_sequence", ((EXPECTS, SEQ_IS_NEAR, "1;"),), *OUTSTANDING),
+        ("far_sequences", ((EXPECTS, r"<= CONN_BEHIND \+ room;", "<= CONN_BEHIND + (1u << 30);"),),
+         *OUTSTANDING),
+        ("any_sum_of_an_acknowledgement", (("bpf/tcp/skb.bpf.h",
+                                            r"\|\| skb_sum_is_right\(skb, l4\)",
+                                            "|| 1"),), *OUTSTANDING),
+        ("any_sum_is_answered", (("bpf/packet/tcp.bpf.h",
+                                  r"if \(likely\(sum_is_right\(sum\)\)\)", "if (1)"),),
+         HOSTILE, "forged_segments"),
+        ("old_times_are_answered", (("bpf/tcp/answer.bpf.h",
+                                     r"return seq_before\(segment->tsval, conn->client_ts\)[^;]*;",
+                                     "return 0;"),), HOSTILE, "forged_segments"),
+        ("urgent_noted", (("bpf/tcp/skb.bpf.h", r"if \(likely\(!\(segment->flags & TCP_URG\)\)\)",
+                           "if (1)"),), HOSTILE, "forged_segments"),
+    )),
+    ("`tcp=on`: the number that an ICMP error quotes", (
+        ("numbers_of_the_wire", (("bpf/tcp/icmp.bpf.h", r"to = bpf_htonl\(shift_ack_in[^;]*;",
+                                  "to = bpf_htonl(from);"),),
+         HOSTILE, "errors_with_the_right_number"),
+        ("any_number_is_in_flight", (("bpf/tcp/icmp.bpf.h", r"shift_ack_in\(&shift, from\)",
+                                      "conn->out_end"),),
+         HOSTILE, "errors_with_guessed_numbers"),
+        ("numbers_near_are_in_flight", (("bpf/tcp/icmp.bpf.h", r"shift_ack_in\(&shift, from\)",
+                                         "from - shift.out - conn->out_end + 2048 < 4096u ? "
+                                         "conn->out_end : from"),),
+         HOSTILE, "errors_with_numbers_beside_the_right_one"),
+    )),
+    ("`tcp=on`: that there is a connection", (
+        ("entries_of_anybody", (("bpf/tcp/ingress.bpf.h", r"if \(!conn\)\s+return TC_NEXT;\s+slot",
+                                 "if (!conn) {\n        struct mc_tcp_conn made = {};\n"
+                                 "        u64 key = mc_tcp_key(&tcp->segment.flow, tcp_seeds);\n\n"
+                                 "        made.flow = tcp->segment.flow;\n"
+                                 "        bpf_map_update_elem(&tcp_conns, &key, &made,"
+                                 " BPF_NOEXIST);\n        return TC_NEXT;\n    }\n    slot"),),
+         HOSTILE, "floods_of_openings"),
+    )),
+    ("that sources and keys are spread", (
+        ("one_bucket", (("bpf/packet/guard.bpf.h", r"u64 hash = high \* guard_seeds\[0\];",
+                         "u64 hash = 1;"),), "t/bpf/guard.c"),
+    )),
+    ("chain: TCP segments, fragments, writes over UDP", (
+        ("segments_of_no_socket", (("bpf/chain/socket.bpf.h",
+                                    r"(sk->state == STATE_TIME_WAIT\)\s+return )SOCKET_NONE;",
+                                    r"\1SOCKET_TAKES;"),), FORGED),
+        ("any_number_of_a_segment", (("bpf/chain/socket.bpf.h", r": SOCKET_REFUSES;",
+                                      ": SOCKET_TAKES;"),), FORGED),
+    )),
+    ("destination MAC and VLAN", (
+        ("any_mac", (("bpf/packet/headers.bpf.h", r"return MC_COUNT_PASS_MAC;",
+                      "return HEAD_GET;"),), "t/e2e/kernel/traffic.t", "foreign_packets"),
+        ("any_vlan", (("bpf/packet/headers.bpf.h",
+                       r"(if \(local->vlans\[i\] == vlan\)\s+return 1;\s+\}\s+)return 0;",
+                       r"\1return 1;"),), "t/e2e/kernel/traffic.t", "foreign_packets"),
+    )),
+    ("source MAC", (
+        ("back_to_the_frames_source", (("bpf/packet/way.bpf.h",
+                                        r"return \(to & MAC_MASK\) \| 1ull << 63;",
+                                        "return from | 1ull << 63;"),),
+         WAYS, "forged_sources_behind_a_router"),
+    )),
+    ("`tcp=on`: that the client asks for a reply again", (
+        ("again_to_the_frames_source", (("bpf/tcp/ingress.bpf.h",
+                                         r"(int tcp_tc_resend[^}]*?)(if \(tcp_tc_make)",
+                                         r"\1scratch->saved.back = scratch->saved.from;\n    \2"),
+                                        ), HOSTILE, "nothing_reaches_the_third_machine"),
+        ("answered_to_the_frames_source", (("bpf/tcp/answer.bpf.h", r"return conn->ifindex == "
+                                            r"ifindex && conn->vlan[^;]*;", "return 1;"),
+                                           ("bpf/tcp/xdp.bpf.h",
+                                            r"scratch->saved\.back = conn->mac;",
+                                            "scratch->saved.back = LOAD64(data + 6);")),
+         HOSTILE, "nothing_reaches_the_third_machine"),
+        ("any_way", (("bpf/tcp/answer.bpf.h",
+                      r"return conn->ifindex == ifindex && conn->vlan[^;]*;",
+                      "return 1;"),), "t/bpf/tcp.c"),
+    )),
+    ("`tcp=on`: that a segment is new", (
+        ("answered_below_in_end", (("bpf/tcp/answer.bpf.h", r"if \(seq != conn->in_end \|\| seq",
+                                    "if (seq"),), "t/bpf/tcp.c"),
+        ("not_consumed", (("bpf/tcp/answer.bpf.h", r"seq != conn->in_base \+ \(u32\)boundary \|\| ",
+                           ""),), "t/bpf/tcp.c"),
+        ("once_more", (("bpf/tcp/answer.bpf.h", r"if \(conn_resends\(conn, &tcp->segment\)\)",
+                        "if (0)"),), "t/bpf/tcp_resend.c"),
+    )),
+    ("that link-local means trusted", (
+        ("link_local_is_local", (("bpf/packet/guard.bpf.h", r"return high >> 57 == 0xfc >> 1 \|\|",
+                                  "return high >> 54 == 0xfe80 >> 6 || high >> 57 == 0xfc >> 1 ||"),
+                                 ), GUARD, "behind_a_firewall_that_closes_the_public_address"),
+    )),
+    ("that source and destination are one machine", (
+        ("groups", (("bpf/packet/udp.bpf.h", r"!mc_source4_is_unfit\(LOAD8\(ip \+ 12\)\)", "1"),),
+         "t/bpf/passes.c"),
+        ("a_group_as_source_mac", (("bpf/packet/headers.bpf.h", r"0x1ffffffffffff\)",
+                                    "0xffffffffffff)"),), "t/bpf/passes.c"),
+        ("ways_to_groups", (("bpf/packet/way.bpf.h", r"LOAD8\(link\) & 1 \|\|", ""),), WAYS,
+         "a_neighbour_that_is_a_group"),
+    )),
+    ("chain: sequence numbers and bytes of TCP", (
+        ("a_gap", (("bpf/chain/tcp.bpf.h", r"if \(gap > conn->in\.skip\)", "if (0)"),),
+         "t/bpf/chain_streams.c"),
+        ("other_bytes_again", (("bpf/chain/tcp.bpf.h",
+                                r"run->content != retransmit_content\([^;]*\)\)", "0)"),),
+         "t/bpf/chain_streams.c"),
+    )),
+    ("`tcp=on`: that it reads", (
+        ("any_window", (("bpf/tcp/answer.bpf.h",
+                         r"return n > conn->mss \|\| n > segment->window << [^;]*;",
+                         "return n > conn->mss;"),), HOSTILE, "clients_that_never_read"),
+    )),
+    ("`tcp=on`: that it acknowledges what it has", (
+        ("partly_is_acknowledged", (("bpf/tcp/answer.bpf.h",
+                                     r"if \(!conn->shift\.nreply \|\| seq_before\(segment->ack, "
+                                     r"shift_reply_end\(&conn->shift\)\)\)",
+                                     "if (!conn->shift.nreply || !seq_before(conn->shift.reply, "
+                                     "segment->ack))"),),
+         HOSTILE, "acknowledgements_of_each_byte"),
+        ("other_bytes_are_another_request", (("bpf/tcp/answer.bpf.h",
+                                              r"return seq_before\(segment->seq, "
+                                              r"shift_request_end\(shift\)\);", "return 0;"),),
+         HOSTILE, "bytes_that_change"),
+    )),
+    ("`tcp=on`: that a reply is its own", (
+        ("kept_looks", (("bpf/tcp/kept.bpf.h", r"\|\| READ_ONCE\(kept->owner\) != tcp->owner", ""),
+                        ("bpf/tcp/kept.bpf.h", r"if \(READ_ONCE\(kept->owner\) != tcp->owner\)",
+                         "if (0)")), "t/bpf/tcp_resend.c"),
+        ("kept_second_look", (("bpf/tcp/kept.bpf.h",
+                               r"(read_barrier\(\);\s+)if \(READ_ONCE\(kept->owner\) != "
+                               r"tcp->owner\)", r"\1if (0)"),), "t/bpf/tcp_race.c"),
+        ("kept_place_of_another", (("bpf/tcp/kept.bpf.h", r"if \(had && !kept_is_left\(owner, had\)"
+                                    r"\)", "if (0)"),), HOSTILE, "replies_of_many"),
+        ("kept_place_of_a_slot", (("bpf/tcp/kept.bpf.h", r"return \(\(u32\)\(owner \^ had\)[^;]*;",
+                                   "return 1;"),), HOSTILE, "replies_of_many"),
+        ("kept_without_connection", (("bpf/tcp/kept.bpf.h",
+                                      r"return \(u64\)reply << 32 \| generation[^;]*;",
+                                      "return (u64)reply << 32 | 1;"),), "t/bpf/tcp_resend.c"),
+    )),
+    ("`tcp=on`: how many connections it opens", (
+        ("entries_stay", (("bpf/loader/tcp.c", r"if \(!has_ended\(tcp, conn\)\)",
+                          "if (!has_ended(tcp, conn) || conn)"),),
+         "t/bpf/tcp_race.c"),
+        ("entries_never_swept", (("memcached/kcache/monitor.c",
+                                  r"loader_sweep_tcp\(monitor->loader\);", ";"),),
+         "t/e2e/kernel/tcp-sweep.t"),
+    )),
+    ("that it wants what it switched on", (
+        ("the_bypass_stays", (("memcached/command/bypass.c", r"nholders--;", "nholders += 0;"),),
+         "t/e2e/kernel/bypass.t", "a_bypass_ends_with_the_connections_that_asked_for_it"),
+    )),
+    ("that it switches the kernel path off", (
+        ("anybody_switches", (("memcached/server.c", r"if \(!net_is_local\(fd\)\)", "if (fd < 0)"),
+                              ), "t/e2e/kernel/bypass.t",
+         "the_command_bmc_and_a_signal_switch_the_kernel_path"),
+    )),
+    ("what a value says", (
+        ("any_key", (("bpf/inplace/xdp.bpf.h", r" \|\| !item_key_is\(scratch, item\)", ""),),
+         "t/e2e/kernel/wrong-answers.t", "keys_with_the_same_partial_hash"),
+        ("of_another_server", (("bpf/chain/get.bpf.h",
+                                r" \|\|\s+bucket->server != server_asked\(scratch\)", ""),),
+         "t/e2e/chain/replies.t"),
+    )),
+    ("who it is (`-S`, `-Y`, TLS)", (
+        ("before_it_says_who_it_is", (("memcached/net/conn.c",
+                                       r"!conn->closing && !conn->client\.unauthenticated\)",
+                                       "!conn->closing)"),),
+         "t/e2e/kernel/tcp-server.t", "authentication", "sasl"),
+    )),
+    ("chain: that packets from the server's port", (
+        ("a_forwarded_packet", (("bpf/chain/sender.bpf.h", r"if \(skb->ingress_ifindex\)",
+                                 "if (0)"),
+                                ("bpf/chain/sender.bpf.h",
+                                 r"return sender_accepts\(skb, scratch\);", "return 1;")),
+         FORGED),
+        ("another_namespace", (("bpf/chain/sender.bpf.h", r" \|\| !sender_is_here\(sk\)", ""),),
+         FORGED),
+    )),
+    ("the ways back", (
+        ("ways_of_anybody", (("bpf/packet/way.bpf.h", r"\|\| !way_is_servers\([^)]*\)", ""),),
+         WAYS, "only_replies_of_the_server_make_a_way_known"),
+    )),
+    ("that a packet to this machine's address", (
+        ("any_address", (("bpf/packet/headers.bpf.h",
+                          r"(if \(local->v4\[i\] == address\)\s+return 1;\s+\}\s+)return 0;",
+                          r"\1return 1;"),), "t/e2e/kernel/traffic.t", "foreign_packets"),
+    )),
+    ("that a packet is one datagram", (
+        ("several_datagrams", (("bpf/packet/skb.bpf.h", r"if \(skb->gso_size\)", "if (0)"),),
+         "t/e2e/kernel/segments.t"),
+        ("several_datagrams_of_the_chain", (("bpf/chain/large.bpf.h",
+                                             r"if \(unlikely\(skb->gso_size\)\)", "if (0)"),),
+         "t/e2e/chain/segments.t"),
+    )),
+    ("`bmc`: that its socket is its own", (
+        ("anybodys_folder", (("bmc/stats.c", r"if \(made\)\s+fchmod\(fd, 0755\);",
+                              "fchmod(fd, 0777);"),
+                             ("bmc/stats.c", r"&& !\(is\.st_mode & 022\)", "")),
+         "t/e2e/chain/bmc.t", "others_cannot_keep_it_from_starting"),
+    )),
+    ("that notifications about addresses", (
+        ("messages_of_anybody", (("memcached/kcache/rtnetlink.c", r"if \(from\.nl_pid != 0\)",
+                                  "if (0)"),), "t/e2e/kernel/addresses.t",
+         "messages_of_other_senders_than_the_kernel"),
+    )),
+    ("that who asks to share an interface", (
+        ("any_user", (("bpf/loader/share.c", r"\(peer\.uid == 0 \|\| peer\.uid == geteuid\(\)\)",
+                       "true"),), "t/e2e/kernel/shared-interface.t", "an_unprivileged_user"),
+        ("any_descriptor", (("bpf/loader/share.c", r"&& interface_of\(fds\[1\]\) == ifindex", ""),),
+         "t/bpf/share.c"),
+    )),
+    ("`xsk=on`: rings, and the count", (
+        ("any_count_of_a_ring", (("bpf/inplace/ring.bpf.h", r">= MC_RING_SIZE\)",
+                                  "== MC_RING_SIZE)"),), "t/bpf/rings.c"),
+    )),
+    ("the memory that the server shares", (
+        ("while_it_is_written", (("bpf/inplace/xdp.bpf.h",
+                                  r"unlikely\(seq & 1 \|\| \(\(u32\)hash",
+                                  "unlikely(((u32)hash"),), "t/bpf/buckets.c"),
+    )),
+    ("the capabilities that the server keeps", (
+        ("more_capabilities", (("memcached/server.c",
+                                r"has_kernel_path\(server\) \? kcache_capabilities"
+                                r"\(server->kcache\) : 0\);", "~0ull >> 24);"),),
+         "t/e2e/kernel/attach.t", "capabilities_that_are_kept"),
+    )),
+    ("`allow=@FILE`, certificates", (
+        ("the_old_list_for_ever", (("bpf/packet/guard.bpf.h",
+                                    r"return READ_ONCE\(guard_now\.list\);",
+                                    "return guard_local ? MC_GUARD_LOCAL : 0;"),),
+         "t/e2e/kernel/reload.t", "who_is_answered_changes"),
+    )),
+    ("that there is memory", (
+        ("no_room_is_kept", (("memcached/base/cgroup.c",
+                              r"(bool cgroup_has_room\([^}]*?)return false;", r"\1continue;"),),
+         "t/e2e/server/cgroup.t"),
+    )),
+    ("that the server runs", (
+        ("answers_for_the_stopped", (("bpf/packet/base.bpf.h",
+                                      r"return bpf_jiffies64\(\) > READ_ONCE\(control\.lease_end\)",
+                                      "return 0"),), "t/e2e/kernel/stall.t",
+         "a_server_that_is_stopped"),
+    )),
+    ("that interfaces and addresses stay", (
+        ("detached_for_ever", (("memcached/kcache/monitor.c",
+                                r"unsigned int lost = watched->lost \| "
+                                r"loader_lost\([^;]*;", "unsigned int lost = watched->lost;"),),
+         "t/e2e/kernel/interfaces.t", "detached_by_another_process"),
+    )),
+    ("that its clock is the kernel's", (
+        ("the_kernels_clock", (("bpf/packet/base.bpf.h", r"\(\) \+ clock_ahead;", "();"),),
+         "t/e2e/kernel/timens.t", "items_expire_by_the_servers_clock"),
+    )),
+)
+
+
+def every():
+    return [mutant for _, some in ROWS for mutant in some]
+
+
+def mutant(name):
+    return next(one for one in every() if one[0] == name)
+
+
+def changes():
+    """As mutants.changes()."""
+    for name, some, *_ in every():
+        for path, found, becomes in some:
+            yield name, (path, found, 1, becomes)
