@@ -114,7 +114,7 @@ def entries_bytes(m):
         with contextlib.suppress(FileNotFoundError), \
                 open(os.path.join(folder, name), encoding="ascii") as file:
             rows = dict(line.split(":", 1) for line in file if ":" in line)
-            if rows.get("map_type", "").strip() == "1" and rows["value_size"].strip() == "136":
+            if rows.get("map_type", "").strip() == "1" and rows["value_size"].strip() == "144":
                 return int(rows["memlock"])
     raise RuntimeError("no table of connections")
 

@@ -24,6 +24,7 @@ SLOW = {"answers_for_the_stopped", "entries_never_swept", "any_source_into_the_r
 # Rows about which nothing in these sources can be broken.
 WITHOUT = {
     "that a container's root": "Docker permits it",
+    "what rtnetlink says of filters on TC": "their names are shown before Linux 6.6 alone",
     "that nobody else has the server's port": "other people's sources are patched",
     "that `bmc` ends with the server": "other people's sources are patched",
 }
@@ -259,17 +260,30 @@ ROWS = (
          "t/e2e/kernel/tcp-server.t", "authentication", "sasl"),
     )),
     ("chain: that packets from the server's port", (
-        ("a_forwarded_packet", (("bpf/chain/sender.bpf.h", r"if \(skb->ingress_ifindex\)",
-                                 "if (0)"),
-                                ("bpf/chain/sender.bpf.h",
-                                 r"return sender_accepts\(skb, scratch\);", "return 1;")),
-         FORGED),
+        ("a_forwarded_packet", (("bpf/chain/chain.bpf.c", r"!sender_accepts\(skb, scratch\)",
+                                 "skb->sk"),), FORGED),
         ("another_namespace", (("bpf/chain/sender.bpf.h", r" \|\| !sender_is_here\(sk\)", ""),),
          FORGED),
     )),
     ("the ways back", (
-        ("ways_of_anybody", (("bpf/packet/way.bpf.h", r"\|\| !way_is_servers\([^)]*\)", ""),),
-         WAYS, "only_replies_of_the_server_make_a_way_known"),
+        ("ways_of_anybody", (("bpf/packet/way.bpf.h", r"\|\| !is_server\(skb\)",
+                              "|| (0 && !is_server(skb))"),),
+         WAYS, "a_container_with_the_servers_address"),
+    )),
+    ("`tcp=on`: that a segment with a connection's addresses", (
+        ("any_socket_of_a_connection", (("bpf/tcp/egress.bpf.h",
+                                         r"likely\(conn->cookie == cookie\) \|\| !conn->cookie",
+                                         "likely(conn->cookie == cookie) || 1"),),
+         WAYS, "a_container_beside_a_connection"),
+    )),
+    ("that the programs on TC see every packet", (
+        ("behind_the_others", (("bpf/loader/order.c", r"at, BEFORE, 0, 0\) : fd",
+                                "at, 0, 0, 0) : fd"),),
+         "t/e2e/kernel/order.t", "native_egress"),
+    )),
+    ("that the driver sends the replies of native XDP", (
+        ("any_other_end", (("memcached/kcache/sending.c", r"!veth_limits_mtu\(ifindex\)", "0"),),
+         "t/e2e/kernel/lost-replies.t", "gro_at_the_other_end"),
     )),
     ("that a packet to this machine's address", (
         ("any_address", (("bpf/packet/headers.bpf.h",
@@ -284,9 +298,9 @@ ROWS = (
          "t/e2e/chain/segments.t"),
     )),
     ("`bmc`: that its socket is its own", (
-        ("anybodys_folder", (("bmc/stats.c", r"if \(made\)\s+fchmod\(fd, 0755\);",
+        ("anybodys_folder", (("memcached/base/runfolder.c", r"if \(made\)\s+fchmod\(fd, 0755\);",
                               "fchmod(fd, 0777);"),
-                             ("bmc/stats.c", r"&& !\(is\.st_mode & 022\)", "")),
+                             ("memcached/base/runfolder.c", r"&& !\(is\.st_mode & 022\)", "")),
          "t/e2e/chain/bmc.t", "others_cannot_keep_it_from_starting"),
     )),
     ("that notifications about addresses", (
@@ -295,8 +309,14 @@ ROWS = (
          "messages_of_other_senders_than_the_kernel"),
     )),
     ("that who asks to share an interface", (
-        ("any_user", (("bpf/loader/share.c", r"\(peer\.uid == 0 \|\| peer\.uid == geteuid\(\)\)",
-                       "true"),), "t/e2e/kernel/shared-interface.t", "an_unprivileged_user"),
+        ("any_asker", (("bpf/loader/share.c", r"known = !share \|\| is_xdp\(share, fds\[0\]\);",
+                        "known = is_xdp(share, fds[0]) || true;"),), "t/bpf/share.c"),
+    )),
+    ("connections to that socket", (
+        ("any_users_connections", (("bpf/loader/share.c", r"chmod\(name\.sun_path, 0660\)",
+                                    "chmod(name.sun_path, 0666)"),), "t/bpf/share.c"),
+    )),
+    ("that who answers there is a server", (
         ("any_descriptor", (("bpf/loader/share.c", r"&& interface_of\(fds\[1\]\) == ifindex", ""),),
          "t/bpf/share.c"),
     )),
