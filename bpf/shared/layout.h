@@ -399,9 +399,6 @@ struct mc_counts {
 };
 _Static_assert((int)MC_COUNTS <= 32, "the programs mask a counter's place");
 
-/* The programs mask a counter's place: one behind the array would be another one. */
-_Static_assert((int)MC_COUNTS <= 32, "each counter has a place");
-
 /*
  * Sources of requests over UDP that neither the kernel programs nor the server answer. A forged
  * datagram could make two machines answer each other for ever: so there is no answer to ports where

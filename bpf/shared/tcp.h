@@ -219,8 +219,6 @@ struct mc_tcp_counts {
 };
 _Static_assert((int)MC_TCP_COUNTS <= 32, "the programs mask a counter's place");
 
-_Static_assert((int)MC_TCP_COUNTS <= 32, "each counter has a place, as in layout.h");
-
 enum {
     MC_TCP_CONNECTIONS_MAX = 1 << 17, /* that are followed; an entry is allocated when it is used */
     MC_TCP_KEPT_MAX = 1 << 12,        /* replies that are not acknowledged yet, a power of two */

@@ -431,6 +431,17 @@ static void complete_kernel_path(struct options *o)
 }
 
 /* The kernel path knows which connections have authenticated, but not which datagrams. */
+static const char *check_kernel_auth(const struct options *o)
+{
+    if (!kcache_wanted(&o->kcache) || !(o->sasl || o->auth_file) || o->kcache.udp != KCACHE_ON)
+        return NULL;
+    return kcache_wants_tcp(&o->kcache)
+               ? "-X bmc= answers UDP from whoever asks: with authentication (-S, -Y) it needs "
+                 "udp=off"
+               : "-X bmc= answers UDP from whoever asks: with authentication (-S, -Y) it can "
+                 "answer TCP alone (without -U, with the word tcp=on)";
+}
+
 const char *options_without_kernel(const struct options *o)
 {
     const struct kcache_options *kernel = &o->kcache;
@@ -438,11 +449,6 @@ const char *options_without_kernel(const struct options *o)
 
     if (!kcache_wanted(kernel))
         return NULL;
-    if ((o->sasl || o->auth_file) && kernel->udp == KCACHE_ON)
-        return tcp ? "-X bmc= answers UDP from whoever asks: with authentication (-S, -Y) it needs "
-                     "udp=off"
-                   : "-X bmc= answers UDP from whoever asks: with authentication (-S, -Y) it can "
-                     "answer TCP alone (without -U, with the word tcp=on)";
     if (o->socket_path)
         return "-X bmc= answers what comes by an interface: it cannot go with a unix socket (-s)";
     if (kernel->udp == KCACHE_ON && o->udp_port == 0)
@@ -464,8 +470,10 @@ int options_check(struct options *o, FILE *err)
     if (status == OPTIONS_RUN && wrong)
         return refuse(err, EXIT_USAGE_ERROR, "bmc: %s", wrong);
     complete_kernel_path(o);
-    wrong = options_without_kernel(o);
-    if (status == OPTIONS_RUN && wrong && !o->kcache.optional)
+    wrong = check_kernel_auth(o);
+    if (!wrong && !o->kcache.optional)
+        wrong = options_without_kernel(o);
+    if (status == OPTIONS_RUN && wrong)
         return refuse(err, EXIT_USAGE_ERROR, "%s", wrong);
     if (status == OPTIONS_RUN)
         status = check_auth(o, err);

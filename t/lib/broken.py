@@ -16,11 +16,13 @@ SRCDIR = os.path.abspath(os.environ["SRCDIR"])
 BUILDDIR = os.path.abspath(os.environ["BUILDDIR"])
 SECONDS = 300 # of a test
 
-# The mounts end with the command. A build tree within that of the sources is covered already.
+# The mounts end with the command, and what a mutant leaves in /run does too. A build tree within
+# that of the sources is covered already.
 ENTER = r"""
 set -e
 place=$0 sources=$1 build=$2
 mount -t tmpfs tmpfs "$place"
+mount -t tmpfs tmpfs /run
 for tree in "$sources" "$build"; do
     case $tree in "$sources"/*) continue ;; esac
     over=$(mktemp -d "$place/XXXXXX")

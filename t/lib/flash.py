@@ -36,9 +36,9 @@ class Flash(server.Server):
 
     def has_room(self, sizes, nitems=60):
         """Whether the slab classes for items of these sizes have room for so many more, each in
-        the pages that no class has yet as well."""
+        the pages that no class has yet as well. A class's first page may be beyond the limit."""
         slabs = self.stats("slabs")
-        pages = (int(self.stats()["limit_maxbytes"]) - int(slabs["total_malloced"])) >> 20
+        pages = max(0, int(self.stats()["limit_maxbytes"]) - int(slabs["total_malloced"])) >> 20
         classes = {int(v): k.split(":")[0] for k, v in slabs.items() if k.endswith(":chunk_size")}
         names = [classes[min(n for n in classes if n >= size)] for size in sizes]
         return all(int(slabs[name + ":free_chunks"]) +

@@ -117,7 +117,8 @@ static void test_stream(uint32_t reqs_per_event)
         die("no room for the requests");
     serve(&host);
     ok(host.nlong == MANY && is_answered(&host) && host.behind <= BEHIND,
-       "at -R %u a client is answered after a few turns of another that asks for much (%u requests)",
+       "at -R %u a client is answered after a few turns of another that asks for much (%u "
+       "requests)",
        reqs_per_event, host.behind);
     ok(host.net.worker->counts.conn_yields == (MANY - 1) / reqs_per_event,
        "the yields of -R are counted, and those for time are not (%lu)",

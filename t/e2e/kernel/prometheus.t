@@ -24,7 +24,7 @@ scrape_configs:
     static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
 """
 # What memcached-tool leaves out on purpose: sums of others, text.
-TEXT = re.compile(r"(bmc_enabled|mode|allow|interfaces|.*:(xdp|tc|before|state))$")
+TEXT = re.compile(r"(bmc_enabled|mode|allow|interfaces|ports_left_out|.*:(xdp|tc|before|state))$")
 SHARE = "memcached:kernel_share:ratio_rate5m"
 SUMS = {"keys", "tcp_answered"}
 
