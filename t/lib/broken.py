@@ -53,12 +53,14 @@ def objects_of(path):
     return ("tcp/tcp", "inplace/inplace") if name.startswith("tcp") else ("inplace/inplace",)
 
 
-def make(path):
-    """Builds what a test needs; kernel objects that it does not load are left as they are."""
+def make(path, changed):
+    """Builds what a test needs; kernel objects that it does not load are left as they are, unless
+    the change is theirs."""
     wanted = [path[:-2]] if path.endswith(".c") else ["memcached/memcached"]
     if "/chain/" in path:
         wanted.append("bmc/bmc")
-    old = [word for name in OBJECTS if name not in objects_of(path)
+    old = [word for name in OBJECTS
+           if name not in objects_of(path) and "bpf/" + os.path.dirname(name) not in changed
            for word in ("-o", "bpf/%s.bpf.o" % name)]
     done = subprocess.run(["make", "-s", "-j2", *old, *wanted], cwd=BUILDDIR, check=False,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -91,7 +93,7 @@ def judge(name, changes, path, *cases):
         for target, _, after in mutants.changed(SRCDIR, file, found, 1, becomes):
             with open(target, "w", encoding="utf-8") as out:
                 out.write(after)
-    make(path)
+    make(path, {os.path.dirname(file) for file, *_ in changes})
     text, passed = output_of(path, cases)
     bad = re.search(r"(?m)^not ok \d+ - (.*)", text)
     if re.search(NOT_JUDGED, text) or (not bad and not passed):

@@ -141,7 +141,7 @@ class Stream:
             line = self.line()
             if line in (b"END\r\n", b"RESET\r\n"):
                 return rows
-            words = line.decode().rstrip("\r\n").split(" ", 2)
+            words = line.decode("latin-1").rstrip("\r\n").split(" ", 2)
             if words[0] != "STAT":
                 raise ValueError("not an answer to stats: %r" % line)
             rows.append((words[1], words[2] if len(words) > 2 else ""))

@@ -323,7 +323,7 @@ def statistics():
         rows = {re.sub("^sv0:", "IFACE:", key) for key in bmc.stats()}
         tap.is_(sorted(rows - page), [], "doc/chain.md has every statistic of the chain")
         tap.is_(sorted(page - rows), ["bmc_enabled", "extents", "maps_refused", "reason",
-                                      "segments", "table_extents", "table_segments"],
+                                      "table_extents"],
                 "every statistic but the store's is printed")
         tap.ok({"fills", "miss_empty", "writes_seen", "entries"} <= manual, "the manual has them")
         tcp, udp = ground.machine.stream(), ground.machine.udp()
