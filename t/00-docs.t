@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The documents: what a link names exists, file and heading; one minimum kernel is stated; the
 figures are what doc/figures/draw makes; files and functions that the documents name are there; the
-sizes of maps are those of the code."""
+sizes of maps and of their entries are those of the code."""
+import math
 import os
 import re
 import subprocess
@@ -36,6 +37,10 @@ PLACES = (re.compile(r"[(;]\s?`(?P<name>\w+)`,\s(?P<file>[a-z]+/[a-z0-9_./-]+\.[
 # What states the size of a map: the pattern, and how many of its unit the constant has.
 SIZES = {
     "doc/memcached.1.in": (r"of items, (\d+) MiB each, and of the table, (\d+) MiB", 1 << 20),
+    "doc/kernel-path/reference.md": (r"of items, (\d+) MiB each, and of the table, (\d+) MiB",
+                                     1 << 20),
+    "doc/kernel-path/operate.md": (r"maps of (\d+) MiB each, the hash table in maps of (\d+) MiB",
+                                   1 << 20),
     "bench/README.md": (r"whole extents \((\d+) MiB of items, (\d+) MiB", 1 << 20),
     "packaging/prometheus/dashboard.json": (r"(\d+) \* memcached_bmc_maps\{[^}]*items(?s:.*?)"
                                             r"(\d+) \* memcached_bmc_maps\{[^}]*table", 1),
@@ -114,16 +119,35 @@ def functions_are_where_the_documents_say():
                               for where in found(path, file))), [], "all are there")
 
 
+def constants_of(path):
+    return {name: int(number) << int(shift or 0) for name, number, shift in
+            re.findall(r"\b([A-Z]\w+) = (\d+)(?: << (\d+))?,", read(path))}
+
+
 @tap.case
 def maps_have_the_sizes_that_are_stated():
-    layout = read("bpf/shared/layout.h")
-    constants = {name: int(number) << int(shift or 0) for name, number, shift in
-                 re.findall(r"(MC_\w+) = (\d+)(?: << (\d+))?,", layout)}
+    constants = constants_of("bpf/shared/layout.h")
     items = constants["MC_EXTENT_PAGES"] * constants["MC_PAGE_BYTES"]
     for path, (pattern, unit) in SIZES.items():
         stated = re.search(pattern, read(path))
         tap.is_(stated and [int(size) * unit for size in stated.groups()],
                 [items, constants["MC_TABLE_BUCKETS"] * 64], path)
+
+
+@tap.case
+def entries_have_the_sizes_that_are_stated():
+    sizes, defaults = constants_of("bpf/shared/chain.h"), constants_of("memcached/kcache/chain.c")
+    entry, medium, large = (sizes["CHAIN_WIRE"] + 64, sizes["CHAIN_MEDIUM"] + 16,
+                            sizes["CHAIN_LARGE"] + 16)
+    each = entry + medium / defaults["ENTRIES_A_MEDIUM"] + large / defaults["ENTRIES_A_LARGE"]
+    stated = re.search(r"An entry takes (\d+)\s+bytes, a medium block (\d+), a large one ([\d,]+): "
+                       r"by default (\d+) bytes for each entry, (\d+) MB", read("doc/chain.md"))
+    tap.is_(stated and [int(size.replace(",", "")) for size in stated.groups()],
+            [entry, medium, large, math.ceil(each), round(each * defaults["ENTRIES"] / 1e6)],
+            "the chain's")
+    tap.is_(re.findall(r"which waits or is followed: (\d+),", read("doc/kernel-path/tcp.md")),
+            re.findall(r"sizeof\(struct mc_tcp_conn\) == (\d+)", read("bpf/shared/tcp.h")),
+            "a connection's")
 
 
 @tap.case

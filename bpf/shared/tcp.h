@@ -136,8 +136,8 @@ struct mc_tcp_shift {
 /*
  * What the programs know of a connection (bpf/tcp/conn.bpf.h). The server makes and removes those
  * that wait, of which nothing is set but lock, flow, slot and generation; others it has a program
- * remove (struct mc_tcp_removal). With the key and what the kernel adds to both an entry takes 192
- * bytes of its memory: one more here makes it 256.
+ * remove (struct mc_tcp_removal). The kernel adds the key and 56 bytes, and takes an object of 256:
+ * one of 192 would hold 128 bytes of these.
  *
  * again              how often the outstanding reply was sent again, as far as MC_TCP_AGAIN
  * in_base, out_base  the sequence numbers of the client's and of the server's first byte
@@ -177,6 +177,7 @@ struct mc_tcp_conn {
     struct mc_tcp_flow flow;
     __u64 cookie;
 };
+_Static_assert(sizeof(struct mc_tcp_conn) == 144, "as doc/kernel-path/tcp.md says");
 
 /*
  * Which entry the server removes: what it gives the program tcp_remove as a packet. link: zeros,
