@@ -2,8 +2,8 @@
 /*
  * headers: the headers of link and IP: which packets are for us, and those of the reply.
  *
- * Headers are read by offset, in loads of 2, 4 and 8 bytes, which may take several fields at once.
- * In network order:
+ * Headers are read by offset, in loads of 1 to 8 bytes, which may take several fields at once. In
+ * network order:
  *
  *   0 destination MAC   6 source MAC   12 type of what follows
  *  14 for each VLAN tag: its id, and the type of what follows it
