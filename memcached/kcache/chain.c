@@ -10,7 +10,7 @@ enum {
     SETTLE_MS = 1000,
     CONNECTIONS = 1 << 14,
 
-    ASKS = 1 << 14,    /* outstanding gets: more than any server has */
+    ASKS = 1 << 14,    /* outstanding requests over UDP: more than any server has */
     AROUND_VALUE = 20, /* " flags bytes\r\n" and "\r\n" around a cached value */
     NS_A_MS = 1000000,
 };
