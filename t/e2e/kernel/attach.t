@@ -323,11 +323,24 @@ def threads(machine):
 
 @tap.case
 def capabilities_that_are_kept():
-    bpf = 1 << 39
+    bpf, net_admin = 1 << 39, 1 << 12
     with Ground() as ground:
         with ground.start("bmc=sv0") as machine:
             tap.is_(threads(machine), {(bpf, bpf, 0, 0, 0)},
                     "every thread of a server whose memory may grow has CAP_BPF and nothing else")
+        with ground.start("bmc=sv0,tcp=on") as machine:
+            both = bpf | net_admin
+            tap.is_(threads(machine), {(both, both, 0, 0, 0)}, "with tcp=on CAP_NET_ADMIN as well")
+        with ground.start("bmc=sv0,mode=chain") as machine:
+            chain = bpf if "(tcx)" in machine.log() else both
+            tap.is_(threads(machine), {(chain, chain, 0, 0, 0)},
+                    "the chain has no more than its program on TC needs")
+        full = netns.fill_tcx("sv0", ground.pair.server)
+        with ground.start("bmc=sv0,mode=chain") as machine:
+            tap.is_(threads(machine), {(both, both, 0, 0, 0)},
+                    "and CAP_NET_ADMIN where its program on TC is a filter")
+        for link in full:
+            os.close(link)
         with ground.start("bmc=sv9,optional") as machine:
             tap.is_(threads(machine), {(0, 0, 0, 0, 0)},
                     "a server without the kernel path has no capabilities")
