@@ -62,14 +62,21 @@ static bool reply_leaves(struct lab *lab)
     return datagram_leaves(lab, "10.0.0.1", LAB_PORT, true);
 }
 
-static bool neighbour_is_unknown(struct lab *lab)
+/* ntags: of a VLAN that is the server's. */
+static bool comes_unknown(struct lab *lab, unsigned int ntags)
 {
     static const char text[] = "get none\r\n";
     struct frame frame;
 
     frame_request(&frame, text, sizeof(text) - 1);
+    frame_shape(&frame, &(struct shape){.ntags = ntags});
     memcpy(frame.bytes, &(uint64_t){LAB_MAC}, 6);
     return lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_WAY);
+}
+
+static bool neighbour_is_unknown(struct lab *lab)
+{
+    return comes_unknown(lab, 0);
 }
 
 /* A request from another MAC address is passed: replies go to the one that the stack has replied
@@ -156,6 +163,8 @@ static void test_way(struct lab *lab, struct loader_link *link, const char *name
        "%s: a neighbour is passed after the stack sent to it from another address", name);
     ok(reply_leaves(lab) && from(lab, "10.0.0.2", "10.0.0.1", true),
        "%s: a neighbour that the server replied to is answered", name);
+    ok(comes_unknown(lab, 1) && comes_unknown(lab, 2),
+       "%s: in a VLAN it is passed: the reply has left without a tag", name);
     ok(other_mac_has_no_reply(lab), "%s: another MAC address with its IP address is passed", name);
     loader_invalidate_ways(lab->loader);
     ok(neighbour_is_unknown(lab), "%s: after a change of routes the neighbour is passed", name);
@@ -251,6 +260,8 @@ int main(void)
     static const struct mc_local local = {
         .n4 = 2,
         .nmacs = 1,
+        .nvlans = 2,
+        .vlans = {LAB_VLAN, LAB_VLAN << 16 | LAB_VLAN_OUTER | MC_VLAN_AD},
         .v4 = {__builtin_bswap32(LAB_SERVER), __builtin_bswap32(INADDR_LOOPBACK)},
         .macs = {LAB_MAC}};
     struct loader_link link;
