@@ -322,9 +322,9 @@ def statistics():
         bmc = ground.start(settle=50, max_age=60000, interval=1)
         rows = {re.sub("^sv0:", "IFACE:", key) for key in bmc.stats()}
         tap.is_(sorted(rows - page), [], "doc/chain.md has every statistic of the chain")
-        tap.is_(sorted(page - rows), ["bmc_enabled", "extents", "maps_refused", "reason",
-                                      "table_extents"],
-                "every statistic but the store's is printed")
+        tap.is_(sorted(page - rows), ["bmc_enabled", "extents", "maps_refused", "ports_left_out",
+                                      "reason", "table_extents"],
+                "every statistic but the server's is printed")
         tap.ok({"fills", "miss_empty", "writes_seen", "entries"} <= manual, "the manual has them")
         tcp, udp = ground.machine.stream(), ground.machine.udp()
         tcp.set(b"k", b"v")
