@@ -122,7 +122,8 @@ static int receive_message(int fd, struct message *message, int fds[FDS_MAX])
     struct msghdr packet = {.msg_iov = &part,
                             .msg_iovlen = 1,
                             .msg_control = &control,
-                            .msg_controllen = sizeof(control)};
+                            /* no padding: the kernel would fill it with another descriptor */
+                            .msg_controllen = CMSG_LEN(FDS_MAX * sizeof(int))};
     const struct cmsghdr *header;
     ssize_t n = recvmsg(fd, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 

@@ -412,6 +412,25 @@ def who_may_ask():
 
 
 @tap.case
+def more_descriptors_than_a_message_has():
+    """The kernel puts what fits the buffer into the process, wanted or not."""
+    with Ground() as ground:
+        first = ground.add()
+        path, = sockets(ground.pair.server)
+        folder = "/proc/%d/fd" % first.server.process.pid
+        before = len(os.listdir(folder))
+        for n in range(1, 9):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
+                one.settimeout(20)
+                one.connect(path)
+                one.sendmsg([bytes(24)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
+                                           array.array("i", n * [one.fileno()]))])
+                tap.is_(one.recv(100), b"", "a message with %d descriptors: no answer" % n)
+        tap.is_(len(os.listdir(folder)), before, "the server keeps none of them")
+        fresh(first, b"v", "it goes on")
+
+
+@tap.case
 def a_flood_of_another_user():
     """Connects as often as it can; the names of earlier releases are taken, too."""
     def flood(namespace, stop):
