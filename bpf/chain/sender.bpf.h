@@ -27,7 +27,7 @@ struct sock_common {
     } skc_net;
 } __attribute__((preserve_access_index));
 
-enum { SENDER_HEAD = 128, STATE_SYN_RECEIVED = 12 }; /* BPF_TCP_NEW_SYN_RECV */
+enum { SENDER_HEAD = 128 };
 
 /*
  * Whether a socket of any kind belongs to this network namespace. TC programs have a helper for
@@ -73,7 +73,6 @@ __attribute__((noinline)) int sender_is_server(struct __sk_buff *skb, u32 protoc
     if (!sk || !sender_has_port(sk) || !sender_is_here(sk))
         return 0;
     full = bpf_sk_fullsock(sk);
-    /* While a connection is being accepted there is only a request socket. */
     return full ? full->protocol == protocol
                 : protocol == PROTOCOL_TCP && sk->state == STATE_SYN_RECEIVED;
 }

@@ -40,7 +40,7 @@ struct tcp_sock {
     u8 tcp_usec_ts : 1; /* of Linux 6.7: its clock wraps within the hour */
 } __attribute__((preserve_access_index));
 
-enum { STATE_ESTABLISHED = 1 };
+enum { STATE_ESTABLISHED = 1, STATE_FAST_OPEN = 3 /* BPF_TCP_SYN_RECV */ };
 
 /* How long segments the socket sends at most, as an entry has it. */
 static __always_inline u32 mss_of(const struct tcp_sock *socket)
@@ -297,6 +297,21 @@ static __always_inline int conn_is_of(const struct mc_tcp_conn *conn, u64 cookie
     return likely(conn->cookie == cookie) || !conn->cookie;
 }
 
+/*
+ * A SYN leaves: if Linux answers a client's with it, what was known of the connection before is
+ * void. Then its socket is that of a request or, with TCP Fast Open, of the new connection; with
+ * SYN cookies there is none.
+ */
+static __always_inline void tcp_accepts(struct __sk_buff *skb, const struct mc_tcp_flow *flow)
+{
+    const struct mc_tcp_conn *conn = conn_find(flow);
+    const struct bpf_sock *sk = sender_of(skb);
+
+    if (conn &&
+        (!sk || sk->state == STATE_SYN_RECEIVED || sk->state == STATE_FAST_OPEN || !conn->cookie))
+        conn_forget(flow);
+}
+
 /* Translates a segment of the socket's, as tcp->shift says. */
 static __always_inline int tcp_translate(struct __sk_buff *skb, struct segment_scratch *tcp, u32 l4)
 {
@@ -336,8 +351,8 @@ int tcp_egress(struct __sk_buff *skb)
     l4 = skb_read_pulled(skb, segment, 0);
     if (!l4)
         return TC_NEXT;
-    if (segment->flags & TCP_SYN) { /* what was known of the connection before is void */
-        conn_forget(&segment->flow);
+    if (segment->flags & TCP_SYN) {
+        tcp_accepts(skb, &segment->flow);
         return TC_NEXT;
     }
     conn = tcp_find(skb, segment);

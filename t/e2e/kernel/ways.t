@@ -313,21 +313,22 @@ def other_sockets_of_this_machine():
 
 @tap.case
 def a_container_beside_a_connection():
-    """It sends a segment of the connection, to another MAC address."""
+    """It sends segments of the connection, to another MAC address."""
     for mode in "native", "tc":
         with Machines(mode=mode, words=("tcp=on",)) as m, container(m) as namespace:
             stream = client.tcp(m.pair.address(), m.server.port)
             ours, to = stream.sock.getpeername(), stream.sock.getsockname()
             tap.ok(server.wait_for(lambda: answered_over_tcp(m, stream)),
                    "%s: the kernel answers on a connection" % mode)
-            with netns.inside(namespace), \
-                    socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
-                sock.bind(("in0", 0))
-                sock.send(OTHER_MAC + OURS + b"\x08\x00" + segments.ip4(
-                    ours[0], to[0], segments.tcp(ours, to, 7, 7, segments.ACK,
-                                                 options=segments.stamps(7, 7))))
-            tap.ok(answered_over_tcp(m, stream),
-                   "%s: it still does after a segment of another's to another MAC address" % mode)
+            for flags in segments.ACK, segments.SYN | segments.ACK, segments.SYN:
+                with netns.inside(namespace), \
+                        socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+                    sock.bind(("in0", 0))
+                    sock.send(OTHER_MAC + OURS + b"\x08\x00" + segments.ip4(
+                        ours[0], to[0], segments.tcp(ours, to, 7, 7, flags,
+                                                     options=segments.stamps(7, 7))))
+                tap.ok(answered_over_tcp(m, stream), "%s: it still does after one with flags %#x"
+                       % (mode, flags))
             stream.close()
 
 
