@@ -8,6 +8,7 @@ loader_srcs += bpf/loader/tc.c bpf/loader/tc.h bpf/loader/tcp.c bpf/loader/tcp.h
 loader_srcs += bpf/loader/inner.c bpf/loader/inner.h
 loader_srcs += bpf/loader/object.c bpf/loader/object.h
 loader_srcs += bpf/loader/parallel.c bpf/loader/parallel.h
+loader_srcs += bpf/loader/closer.c bpf/loader/closer.h
 loader_srcs += bpf/loader/refusal.c bpf/loader/refusal.h
 loader_srcs += bpf/loader/rings.c
 loader_srcs += bpf/loader/prog_array.c bpf/loader/prog_array.h

@@ -74,6 +74,7 @@ struct loader {
     struct loader_tcp *tcp;    /* NULL: TCP is not answered */
     int share_socket;          /* where other servers ask; -1: none */
     unsigned int share_number; /* no other server of this network namespace has it meanwhile */
+    struct closer *closer;     /* of what they send; NULL: no socket */
     char share_path[96];       /* of the sockets of all, but for their numbers */
     time_t share_second;       /* a second, */
     unsigned int share_work;   /* and what was done for others in it */

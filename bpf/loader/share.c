@@ -19,6 +19,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "bpf/loader/closer.h"
 #include "bpf/loader/object.h"
 #include "bpf/loader/prog_array.h"
 #include "bpf/loader/share_ports.h"
@@ -27,7 +28,9 @@
 
 enum {
     NUMBERS = 32,      /* servers of one network namespace, on whatever interfaces */
-    FDS_MAX = 3,       /* in a message */
+    FDS_MAX = 3,       /* in a message, */
+    FDS_ROOM = 253,    /* and as many as Linux lets others send: what has no room it closes here */
+    PENDING_MAX = 32,  /* descriptors that may wait to be closed */
     ANSWER_S = 1,      /* the longest wait for an answer, */
     ANSWERS_S = 3,     /* and for those of all servers */
     REQUEST_MS = 100,  /* the longest wait for a request after its connection */
@@ -89,6 +92,14 @@ static void close_all(const int *fds, size_t n)
             close(fds[n]);
 }
 
+/* The same of what others have sent, which may take long. */
+static void discard(struct loader *loader, const int *fds, size_t n)
+{
+    while (n > 0)
+        if (fds[--n] >= 0)
+            closer_take(loader->closer, fds[n]);
+}
+
 /* --- messages ------------------------------------------------------------------ */
 
 static int send_message(int fd, const struct message *message, const int *fds, size_t nfds)
@@ -112,29 +123,30 @@ static int send_message(int fd, const struct message *message, const int *fds, s
 }
 
 /* fds[] are those that came, then -1. */
-static int receive_message(int fd, struct message *message, int fds[FDS_MAX])
+static int receive_message(struct loader *loader, int fd, struct message *message, int fds[FDS_MAX])
 {
     union {
         struct cmsghdr header;
-        char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+        char bytes[CMSG_SPACE(FDS_ROOM * sizeof(int))];
     } control;
     struct iovec part = {message, sizeof(*message)};
     struct msghdr packet = {.msg_iov = &part,
                             .msg_iovlen = 1,
                             .msg_control = &control,
-                            /* no padding: the kernel would fill it with another descriptor */
-                            .msg_controllen = CMSG_LEN(FDS_MAX * sizeof(int))};
+                            .msg_controllen = sizeof(control)};
     const struct cmsghdr *header;
+    int all[FDS_ROOM + 1];
     ssize_t n = recvmsg(fd, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
-    memset(fds, 0xff, FDS_MAX * sizeof(int));
+    memset(all, 0xff, sizeof(all));
     header = n < 0 ? NULL : CMSG_FIRSTHDR(&packet);
-    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-        header->cmsg_len <= CMSG_LEN(FDS_MAX * sizeof(int)))
-        memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
-    if (n == sizeof(*message) && !(packet.msg_flags & (MSG_CTRUNC | MSG_TRUNC)))
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
+        memcpy(all, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+    memcpy(fds, all, FDS_MAX * sizeof(int));
+    discard(loader, all + FDS_MAX, FDS_ROOM + 1 - FDS_MAX);
+    if (n == sizeof(*message) && all[FDS_MAX] < 0 && !(packet.msg_flags & (MSG_CTRUNC | MSG_TRUNC)))
         return 0;
-    close_all(fds, FDS_MAX);
+    discard(loader, fds, FDS_MAX);
     return -EAGAIN;
 }
 
@@ -226,7 +238,8 @@ static void answer_ask(struct loader *loader, int fd, struct share_link *share,
         share->answered = now_s();
 }
 
-static void take(struct share_link *share, const struct message *message, int fds[FDS_MAX])
+static void take(struct loader *loader, struct share_link *share, const struct message *message,
+                 int fds[FDS_MAX])
 {
     int before[] = {share->program, share->servers};
 
@@ -235,7 +248,7 @@ static void take(struct share_link *share, const struct message *message, int fd
     share->at->nservers = message->nservers;
     share->used = false;
     fds[0] = fds[1] = -1;
-    close_all(before, 2);
+    discard(loader, before, 2);
 }
 
 /*
@@ -266,7 +279,7 @@ static unsigned int answer(struct loader *loader, int fd)
 
     if (poll(&wait, 1, REQUEST_MS) <= 0)
         return WORK_WAIT;
-    if (receive_message(fd, &message, fds))
+    if (receive_message(loader, fd, &message, fds))
         return 1;
     share = find(loader, message.ifindex);
     known = !share || is_xdp(share, fds[0]);
@@ -274,15 +287,18 @@ static unsigned int answer(struct loader *loader, int fd)
         answer_ask(loader, fd, share, message);
     } else if (known && message.kind == TAKE) {
         if (share && fds[1] >= 0)
-            take(share, &message, fds);
+            take(loader, share, &message, fds);
         message.kind = TAKEN;
         send_message(fd, &message, NULL, 0);
     }
-    close_all(fds, FDS_MAX);
+    discard(loader, fds, FDS_MAX);
     return 1;
 }
 
-/* Whether in this second others have had what is done for them in one. */
+/*
+ * Whether in this second others have had what is done for them in one, or what they have sent is
+ * not closed yet.
+ */
 static bool is_flooded(struct loader *loader)
 {
     const time_t now = now_s();
@@ -290,7 +306,8 @@ static bool is_flooded(struct loader *loader)
     if (loader->share_second != now)
         loader->share_work = 0;
     loader->share_second = now;
-    return loader->share_work >= WORK_MAX;
+    return loader->share_work >= WORK_MAX ||
+           (loader->closer && closer_pending(loader->closer) >= PENDING_MAX);
 }
 
 int loader_listener(struct loader *loader)
@@ -307,7 +324,7 @@ void loader_serve(struct loader *loader)
         if (fd < 0)
             return;
         loader->share_work += answer(loader, fd);
-        close(fd);
+        discard(loader, &fd, 1);
     }
 }
 
@@ -341,7 +358,9 @@ int loader_listen(struct loader *loader, const char *folder, gid_t group)
     before = setfsgid(group); /* of a file's group chown needs a capability that units leave out */
     rc = rc ? rc : bind_free(loader, fd);
     setfsgid((gid_t)before);
-    if (rc) {
+    loader->closer = rc ? NULL : closer_start();
+    if (!loader->closer) {
+        rc = rc ? rc : -EAGAIN;
         loader->share_number = 0;
         close(fd);
         return rc;
@@ -353,8 +372,10 @@ int loader_listen(struct loader *loader, const char *folder, gid_t group)
 void loader_unlisten(struct loader *loader)
 {
     if (loader->share_socket >= 0)
-        close(loader->share_socket);
+        discard(loader, &loader->share_socket, 1); /* with the connections that wait */
     loader->share_socket = -1;
+    closer_stop(loader->closer);
+    loader->closer = NULL;
 }
 
 /* --- the other servers --------------------------------------------------------------- */
@@ -406,7 +427,7 @@ static int ask(struct loader *loader, unsigned int number, struct message *messa
     rc = rc ? rc : send_message(fd, message, out, nout);
     while (!rc && !await(loader, fd, ANSWER_S * 1000))
         rc = now_s() <= end ? 0 : -ETIMEDOUT;
-    rc = rc ? rc : receive_message(fd, message, fds);
+    rc = rc ? rc : receive_message(loader, fd, message, fds);
     close(fd);
     return rc;
 }

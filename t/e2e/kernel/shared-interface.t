@@ -430,6 +430,48 @@ def more_descriptors_than_a_message_has():
         fresh(first, b"v", "it goes on")
 
 
+def lingering():
+    """A connection with bytes that its other end does not read: to close it as its last owner
+    takes as long as it says. It, and the other end."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        one = socket.create_connection(listener.getsockname())
+        other, _ = listener.accept()
+    one.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            one.send(bytes(1 << 16))
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))
+    return one, other
+
+
+@tap.case
+def descriptors_that_take_long_to_close():
+    """Neither those that are received, nor one for which a message has no room, nor those of a
+    message that is not read, delay the server."""
+    with Ground() as ground:
+        netns.sh("ip", "link", "set", "lo", "up", namespace=ground.pair.client)
+        first = ground.add()
+        path, = sockets(ground.pair.server)
+        for words, n in ("one", 1), ("too many", 5):
+            linger, other = lingering()
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
+                one.connect(path)
+                for _ in range(2):
+                    one.sendmsg([bytes(24)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
+                                               array.array("i", n * [linger.fileno()]))])
+                linger.close()
+            address = "10.77.5.%d/24" % n
+            known = int(first.server.stats("bmc")["addresses_ipv4"])
+            netns.sh("ip", "address", "add", address, "dev", "sv0", namespace=ground.pair.server)
+            tap.ok(server.wait_for(lambda: int(first.server.stats("bmc")["addresses_ipv4"])
+                                   == known + 1), "%s: the server notes a new address" % words)
+            other.detach()
+        fresh(first, b"v", "it goes on")
+        first.server.stop()
+
+
 @tap.case
 def a_flood_of_another_user():
     """Connects as often as it can; the names of earlier releases are taken, too."""
