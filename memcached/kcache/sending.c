@@ -61,9 +61,10 @@ enum sending_verdict sending_judge(struct sending *sending, uint64_t answered,
                      : view->is_deaf && view->redirects ? grown
                      : view->is_deaf                    ? lost + sent
                                                         : lost;
+    sending->nsince = known && !sent ? sending->nsince + sending->nlost : 0;
     if (!sending->nlost)
         return SENDING_FINE;
-    if (!sent || view->is_deaf)
+    if (view->is_deaf || (!sent && (counts->is_veth || sending->nsince >= SENDING_LEAST)))
         return SENDING_LOST;
     return counts->is_veth ? SENDING_FINE : SENDING_MIXED; /* a veth's ring was full */
 }

@@ -20,8 +20,11 @@
 enum sending_verdict {
     SENDING_FINE,
     SENDING_MIXED, /* some were lost, perhaps the last ones: look again soon */
-    SENDING_LOST,  /* all were lost, and at least one */
+    SENDING_LOST,  /* all were lost: on a veth at least one, elsewhere SENDING_LEAST */
 };
+
+/* A queue that was full may lose a reply or two of a driver that works. */
+enum { SENDING_LEAST = 4 };
 
 /* What there is to see of an interface, and of the ports of a bond together. */
 struct sending_view {
@@ -34,7 +37,8 @@ struct sending {
     bool known;        /* these are: */
     uint64_t answered; /* by XDP, on all interfaces */
     struct driver_counts counts;
-    uint64_t nlost;      /* that the last look has found */
+    uint64_t nlost;      /* that the last look has found, */
+    uint64_t nsince;     /* and so many since one was sent last */
     time_t tried, again; /* when native XDP was, and may next be tried again */
     unsigned int wait_s; /* the last wait; 0: it never failed */
 };

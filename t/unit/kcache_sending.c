@@ -90,16 +90,25 @@ static void test_verdicts(void)
     ok(sending_judge(&sending, 110, &view) == SENDING_FINE, "all left");
     view.counts.sent = 120, view.counts.lost = 6;
     ok(sending_judge(&sending, 120, &view) == SENDING_MIXED, "one was lost");
-    view.counts.lost = 7;
-    ok(sending_judge(&sending, 121, &view) == SENDING_LOST && sending.nlost == 1,
-       "the only one was lost");
-    ok(sending_judge(&sending, 122, &view) == SENDING_FINE, "none was sent");
+    view.counts.lost = 9;
+    ok(sending_judge(&sending, 123, &view) == SENDING_MIXED, "all three were lost");
+    ok(sending_judge(&sending, 124, &view) == SENDING_FINE, "none was sent");
+    view.counts.lost = 10;
+    ok(sending_judge(&sending, 125, &view) == SENDING_LOST && sending.nlost == 1,
+       "the fourth was lost, and none was sent between");
+    view.counts.sent = 121;
+    sending_judge(&sending, 126, &view);
+    view.counts.lost = 13;
+    ok(sending_judge(&sending, 129, &view) == SENDING_MIXED, "one that left begins the count anew");
     view.counts = (struct driver_counts){.counts_sent = true, .sent = 0, .lost = 0};
-    ok(sending_judge(&sending, 123, &view) == SENDING_FINE, "the driver began to count anew");
-    view.counts.lost = 1;
-    ok(sending_judge(&sending, 124, &view) == SENDING_LOST, "then the only one was lost");
-    view.counts.sent = 1, view.counts.lost = 2, view.counts.is_veth = true;
-    ok(sending_judge(&sending, 124, &view) == SENDING_FINE, "a veth's ring was full");
+    ok(sending_judge(&sending, 130, &view) == SENDING_FINE, "the driver began to count anew");
+    view.counts.lost = 4;
+    ok(sending_judge(&sending, 127, &view) == SENDING_LOST, "then the only ones were lost");
+    view.counts.is_veth = true;
+    view.counts.lost = 5;
+    ok(sending_judge(&sending, 128, &view) == SENDING_LOST, "of a veth one says enough");
+    view.counts.sent = 1, view.counts.lost = 6;
+    ok(sending_judge(&sending, 129, &view) == SENDING_FINE, "a veth's ring was full");
     view.is_deaf = true;
     ok(sending_judge(&sending, 124, &view) == SENDING_FINE, "nothing is asked of a deaf veth");
     view.counts.sent = 4;
