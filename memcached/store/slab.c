@@ -407,7 +407,6 @@ int slab_adopt(struct slabs *slabs, const uint8_t *pages, uint32_t n)
     if (error)
         return error;
     slabs->high_water = slabs->npages = n;
-    slabs->nbeyond = over_limit(slabs);
     for (uint32_t i = 0; i < n; i++) {
         struct slab_class *class = &slabs->classes[pages[i]];
         uint32_t number = FIRST_PAGE + i;
@@ -420,6 +419,11 @@ int slab_adopt(struct slabs *slabs, const uint8_t *pages, uint32_t n)
         slabs->pages[number].ncarved = (uint16_t) class->per_page;
         class->npages++;
     }
+    /* Further pages over the limit are of a limit that was set later than the start. */
+    for (unsigned int clsid = 1; clsid <= slabs->nclasses; clsid++)
+        slabs->nbeyond += slabs->classes[clsid].npages == 1;
+    if (slabs->nbeyond > over_limit(slabs))
+        slabs->nbeyond = over_limit(slabs);
     return 0;
 }
 

@@ -197,6 +197,21 @@ static void test_pages(void)
     close_bed(&bed);
 }
 
+/* As a server leaves them whose limit was raised while it ran. */
+static void test_adopted_beyond_limit(void)
+{
+    static const uint8_t pages[] = {1, 1, 1, 31, 1, 1, 0, 2, 1};
+    struct slab_config config = defaults(3 << 20);
+    struct bed bed;
+
+    open_bed(&bed, &config, 3);
+    if (slab_adopt(&bed.slabs, pages, sizeof(pages)))
+        printf("Bail out! no pages\n");
+    ok(slab_npages(&bed.slabs) == 8 && slab_excess(&bed.slabs) == 3,
+       "of pages over the limit that a store takes over, only first ones of their classes stay");
+    close_bed(&bed);
+}
+
 static void test_ahead(void)
 {
     struct slab_config config = defaults(64 << 20);
@@ -227,6 +242,7 @@ int main(void)
     test_ref_shift();
     test_table_counts();
     test_pages();
+    test_adopted_beyond_limit();
     test_ahead();
     return done();
 }
