@@ -359,7 +359,7 @@ static bool execute(struct udp *udp, struct task *task, struct turn *turn)
     size_t limit = turn->nbytes + SHARE;
 
     while (task->rest.len > 0) {
-        if (nrequests-- == 0 || turn->nrequests == 0 || turn->nbytes >= limit)
+        if (nrequests-- == 0 || turn->nrequests == 0 || turn->late || turn->nbytes >= limit)
             return false;
         step(udp, task, turn);
         send_reply(udp, task, turn, limit);
@@ -469,12 +469,12 @@ static void serve_deferred(struct udp *udp)
             free_deferred(udp, deferred);
             return;
         }
-        if (turn.nrequests == 0)
+        if (turn.nrequests == 0 || turn.late)
             break;
         step(udp, &deferred->task, &turn);
         swap_replies(&deferred->reply, &worker->reply);
     }
-    count_add(&worker->counts.conn_yields, 1);
+    count_add(&worker->counts.conn_yields, !turn.late);
     put_last(udp, deferred);
 }
 
@@ -538,7 +538,7 @@ static bool serve_task(struct udp *udp, struct task *task, struct turn *turn)
 {
     if (execute(udp, task, turn))
         return true;
-    count_add(&udp->worker->counts.conn_yields, 1);
+    count_add(&udp->worker->counts.conn_yields, !turn->late);
     task->nturns++;
     if (task->next == task->ndatagrams &&
         (task->nturns < PATIENT_TURNS || udp->ndeferred == DEFERRED_MAX))
