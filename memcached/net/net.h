@@ -41,7 +41,7 @@ struct net_config {
     uint32_t max_connections;
     bool maxconns_fast;      /* over the limit: refuse; otherwise: stop accepting */
     uint32_t idle_timeout;   /* seconds, 0 never */
-    uint64_t read_buf_limit; /* bytes of requests that wait for their rest; 0: no limit */
+    uint64_t read_buf_limit; /* bytes of requests that wait; 0: no limit */
     uint32_t reqs_per_event;
     unsigned int nthreads;
     /* Of streams (-B), but where -l says "proto[NAME]:"; a datagram's first byte tells. */

@@ -393,10 +393,11 @@ const struct option_row option_table[] = {
      .fallback = "0",
      SHOWN(92, "read_buf_mem_limit", SHOW_U64, read_buf_limit),
      .help = "limit in megabytes for what clients have sent of\n"
-             "requests that are not complete. 0: no limit",
-     .manual = "Each worker thread has its share. A client that goes beyond it is disconnected. A "
-               "client whose requests are complete takes nothing of it, and a value goes straight "
-               "to the memory of its item."},
+             "requests that wait. 0: no limit",
+     .manual = "Each worker thread has its share. A client that goes beyond it is disconnected. "
+               "What waits is an incomplete request, and requests behind it or behind those that "
+               "-R allows at a time, up to 16 KB of them. A client that waits for each answer "
+               "takes nothing of it, and a value goes straight to the memory of its item."},
     {.name = "resp_obj_mem_limit",
      .argument = "<num>",
      .kind = OPTION_IGNORE,
