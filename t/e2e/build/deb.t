@@ -165,7 +165,9 @@ dpkg -i /packages/memcached.deb >/dev/null 2>&1
 printf -- '-u memcache\n-l 127.0.0.1\n-p 11300\n' >/etc/memcached_two.conf
 say() { /etc/init.d/memcached "$@" >/dev/null 2>&1; echo "$* $?"; }
 say start; say start; say status; say stop two; say status two; say status; say restart two
-say status two; ls /run/memcached; say stop; say status
+say status two; ls /run/memcached
+setpriv --reuid=nobody --clear-groups /etc/init.d/memcached status >/dev/null 2>&1; echo others $?
+say stop; say status
 sleep 100 & echo $! >/run/memcached/memcached_two.pid
 say status two; say stop two; kill -0 $! && echo sleeps; echo $! >/run/memcached/memcached_two.pid
 say start two; [ "$(cat /run/memcached/memcached_two.pid)" = $! ] || echo starts
@@ -174,8 +176,8 @@ say start three; say nonsense
 echo ENABLE_MEMCACHED=no >/etc/default/memcached; say start; say status
 """)
     wanted = """start 0, start 0, status 0, stop two 0, status two 3, status 3, restart two 0,
-status two 0, memcached.pid, memcached_two.pid, stop 0, status 3, status two 1, stop two 0,
-sleeps, start two 0, starts, stop two 0, start three 1, nonsense 2,
+status two 0, memcached.pid, memcached_two.pid, others 0, stop 0, status 3, status two 1,
+stop two 0, sleeps, start two 0, starts, stop two 0, start three 1, nonsense 2,
 start 0, status 3"""
     tap.is_(", ".join(text.strip().split("\n")), " ".join(wanted.split()),
             "each action, with one server and with all")
