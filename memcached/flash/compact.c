@@ -46,33 +46,44 @@ static bool walk_buffer(const struct walk *walk)
     return true;
 }
 
-/* Visits the objects of a page that was taken; NULL: none was. */
-static bool walk_page(struct flash *flash, struct page *page, flash_visit *visit, void *context)
+/* Visits the objects of its page (NULL: there is none), and frees the memory to read into. */
+static bool walk_page(struct walk *walk)
 {
-    uint32_t size = flash->config.buffer_bytes;
-    struct walk walk = {.flash = flash, .page = page, .visit = visit, .context = context};
-    struct iovec iov;
-    bool whole;
+    uint32_t size = walk->flash->config.buffer_bytes;
+    struct iovec iov = {walk->bytes, size};
+    struct page *page = walk->page;
+    bool whole = page != NULL;
 
-    if (!page)
-        return false;
-    walk.bytes = malloc(size);
-    whole = walk.bytes != NULL;
-    iov = (struct iovec){walk.bytes, size};
-    walk.version = page_version(page);
-    for (; whole && walk.base < flash->config.page_bytes; walk.base += size)
-        whole = page_read(page, &iov, 1, walk.base) == 0 && walk_buffer(&walk);
-    page_compacted(flash, page);
-    free(walk.bytes);
-    return true;
+    walk->version = page ? page_version(page) : 0;
+    for (; whole && walk->base < walk->flash->config.page_bytes; walk->base += size)
+        whole = page_read(page, &iov, 1, walk->base) == 0 && walk_buffer(walk);
+    if (page)
+        page_compacted(walk->flash, page);
+    free(walk->bytes);
+    return page != NULL;
+}
+
+/* Memory first: a page that was taken is not taken again. */
+static struct walk begin_walk(struct flash *flash, flash_visit *visit, void *context)
+{
+    return (struct walk){.flash = flash,
+                         .visit = visit,
+                         .context = context,
+                         .bytes = malloc(flash->config.buffer_bytes)};
 }
 
 bool flash_compact(struct flash *flash, double share, flash_visit *visit, void *context)
 {
-    return walk_page(flash, page_take_fragmented(flash, share), visit, context);
+    struct walk walk = begin_walk(flash, visit, context);
+
+    walk.page = walk.bytes ? page_take_fragmented(flash, share) : NULL;
+    return walk_page(&walk);
 }
 
 bool flash_compact_oldest(struct flash *flash, flash_visit *visit, void *context)
 {
-    return walk_page(flash, page_take_oldest(flash), visit, context);
+    struct walk walk = begin_walk(flash, visit, context);
+
+    walk.page = walk.bytes ? page_take_oldest(flash) : NULL;
+    return walk_page(&walk);
 }
