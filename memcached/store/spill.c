@@ -214,10 +214,8 @@ static uint64_t lacking_chunks(const struct spill_pass *pass, unsigned int clsid
     uint64_t wanted;
 
     slab_class_stats(&store->slabs, clsid, &slab);
-    wanted = wanted_chunks(pass, clsid, &slab);
+    wanted = slab_room(&store->slabs) < LAST_PAGES ? wanted_chunks(pass, clsid, &slab) : 0;
     slab_keep(&store->slabs, clsid, wanted);
-    if (slab_room(&store->slabs) >= LAST_PAGES)
-        return 0;
     while (slab.free_chunks < wanted && slab_pool_give(&store->slabs, clsid))
         slab.free_chunks += slab.chunks_per_page;
     return wanted > slab.free_chunks ? wanted - slab.free_chunks : 0;

@@ -220,6 +220,25 @@ static void a_held_item_keeps_its_place(void)
     close_lab(&lab);
 }
 
+/* Overwriting moves the number of a class's free chunks to and fro across one that wakes it. */
+static void sets_wake_no_thread_while_there_is_room(void)
+{
+    enum { SETS = 800 };
+    struct lab lab;
+    struct store *store;
+    int i;
+
+    open_lab(&lab);
+    store = lab.f.store;
+    put(&lab, "first");
+    spill_round(store, NOW);
+    store->slabs.spill = &store->spiller.spill;
+    for (i = 0; i < SETS && !store->spiller.spill.woken; i++)
+        put(&lab, name_of(i));
+    ok(i == SETS, "while classes can get pages, no set into a page wakes the spill thread (%d)", i);
+    close_lab(&lab);
+}
+
 int main(void)
 {
     struct lab lab;
@@ -238,5 +257,6 @@ int main(void)
     read_once_is_kept();
     holes_go_first();
     a_held_item_keeps_its_place();
+    sets_wake_no_thread_while_there_is_room();
     return done();
 }
