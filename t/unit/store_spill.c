@@ -171,6 +171,7 @@ static void read_once_is_kept(void)
     n = count_there(&lab);
     ok(stats.compact_rescues == 1 && is_on_flash(&lab, "key0"),
        "a value that was read once since it went to flash is moved");
+    ok(!(find(&lab, "key0", &spot)->flags & MC_ITEM_READ), "and from then on counts as unread");
     ok(stats.compact_skipped > 10 && n == NVALUES - (int)stats.compact_skipped &&
            !find(&lab, "key1", &spot),
        "the unread ones of that page are dropped");
