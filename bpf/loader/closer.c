@@ -4,12 +4,14 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 struct closer {
     int in, out; /* a pipe of numbers of descriptors */
     unsigned int pending;
+    bool runs;
 };
 
 static void *run(void *context)
@@ -26,30 +28,30 @@ static void *run(void *context)
     return NULL;
 }
 
-struct closer *closer_start(void)
+struct closer *closer_new(void)
 {
     struct closer *closer = calloc(1, sizeof(*closer));
-    sigset_t all, before;
-    pthread_t thread;
-    int ends[2], rc;
+    int ends[2];
 
     if (!closer || pipe2(ends, O_CLOEXEC)) {
         free(closer);
         return NULL;
     }
     *closer = (struct closer){.in = ends[1], .out = ends[0]};
+    return closer;
+}
+
+void closer_start(struct closer *closer)
+{
+    sigset_t all, before;
+    pthread_t thread;
+
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&thread, NULL, run, closer);
+    closer->runs = pthread_create(&thread, NULL, run, closer) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!rc) {
+    if (closer->runs)
         pthread_detach(thread);
-        return closer;
-    }
-    close(ends[0]);
-    close(ends[1]);
-    free(closer);
-    return NULL;
 }
 
 void closer_take(struct closer *closer, int fd)
@@ -68,6 +70,9 @@ unsigned int closer_pending(const struct closer *closer)
 
 void closer_stop(struct closer *closer)
 {
-    if (closer)
-        close(closer->in);
+    if (!closer)
+        return;
+    close(closer->in);
+    if (!closer->runs)
+        run(closer);
 }

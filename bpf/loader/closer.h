@@ -9,13 +9,18 @@
 
 struct closer;
 
-/* NULL: there is no thread or pipe left. */
-struct closer *closer_start(void);
+/* NULL: there is no pipe left. */
+struct closer *closer_new(void);
+/*
+ * Starts the thread, which has the credentials of the caller's: to be called when these are final.
+ * Without a thread all is closed at the end.
+ */
+void closer_start(struct closer *closer);
 /* Closes a descriptor soon. */
 void closer_take(struct closer *closer, int fd);
 /* How many it has not closed yet. */
 unsigned int closer_pending(const struct closer *closer);
-/* It ends when it has closed all, or with the process. NULL is legal. */
+/* It ends when it has closed all, or with the process; without a thread here. NULL is legal. */
 void closer_stop(struct closer *closer);
 
 #endif

@@ -287,6 +287,8 @@ void loader_invalidate_all(struct loader *loader, uint64_t ns);
  * shares nothing.
  */
 int loader_listen(struct loader *loader, const char *folder, gid_t group);
+/* Starts the thread that closes what others send, once this process has given up its rights. */
+void loader_begin_to_serve(struct loader *loader);
 /*
  * The descriptor on which loader_serve has something to do when it is readable; -1: there is none,
  * or for the rest of this second it does nothing.

@@ -358,7 +358,7 @@ int loader_listen(struct loader *loader, const char *folder, gid_t group)
     before = setfsgid(group); /* of a file's group chown needs a capability that units leave out */
     rc = rc ? rc : bind_free(loader, fd);
     setfsgid((gid_t)before);
-    loader->closer = rc ? NULL : closer_start();
+    loader->closer = rc ? NULL : closer_new();
     if (!loader->closer) {
         rc = rc ? rc : -EAGAIN;
         loader->share_number = 0;
@@ -367,6 +367,12 @@ int loader_listen(struct loader *loader, const char *folder, gid_t group)
     }
     loader->share_socket = fd;
     return 0;
+}
+
+void loader_begin_to_serve(struct loader *loader)
+{
+    if (loader->closer)
+        closer_start(loader->closer);
 }
 
 void loader_unlisten(struct loader *loader)

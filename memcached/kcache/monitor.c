@@ -649,6 +649,7 @@ static void *run(void *arg)
                                  {.fd = monitor->route_events, .events = POLLIN},
                                  {.events = POLLIN}};
 
+    loader_begin_to_serve(monitor->loader);
     for (;;) {
         fds[3].fd = loader_listener(monitor->loader);
         poll_events(monitor, fds);

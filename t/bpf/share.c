@@ -412,6 +412,7 @@ static void test_meeting(int program)
     other = (int)if_nametoindex("sh0");
     loader_control(loader)->port = htons(SERVER_PORT);
     ok(!loader_listen(loader, folder, 1) && loader_listener(loader) >= 0, "a server listens");
+    loader_begin_to_serve(loader);
     ok(!stat(name_of(0).sun_path, &is) && is.st_uid == geteuid() && is.st_gid == 1 &&
            (is.st_mode & 0777) == 0660,
        "its socket is for its owner and the group: %o", is.st_mode);

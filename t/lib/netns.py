@@ -199,17 +199,19 @@ def attach_verdict(interface, namespace, hook, verdict, first=False, name=b"test
 def add_filter(interface, namespace, hook, verdict, priority, protocol="all"):
     """The same by a filter, whose handle is 1."""
     program = _load_verdict(verdict, b"test_filter")
-    path = "/sys/fs/bpf/test_filter_%d" % os.getpid() # tc calls the filter so
+    folder = guard.scratch()
+    path = os.path.join(folder, "test_filter") # tc calls the filter so
     name = ctypes.create_string_buffer(path.encode())
-    _bpf(_OBJ_PIN, struct.pack("<QII", ctypes.addressof(name), program, 0))
+    sh("mount", "-t", "bpf", "bpf", folder)
     try:
+        _bpf(_OBJ_PIN, struct.pack("<QII", ctypes.addressof(name), program, 0))
         filter_words = ["dev", interface, hook, "protocol", protocol, "pref", priority]
         with contextlib.suppress(RuntimeError): # it is there
             sh("tc", "qdisc", "add", "dev", interface, "clsact", namespace=namespace)
         sh("tc", "filter", "add", *filter_words, "handle", 1, "bpf", "da", "object-pinned", path,
            namespace=namespace)
     finally:
-        os.unlink(path)
+        sh("umount", folder)
         os.close(program)
 
 
