@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 struct closer {
@@ -19,6 +20,8 @@ static void *run(void *context)
     struct closer *closer = context;
     int fd;
 
+    if (closer->runs)
+        prctl(PR_SET_NAME, "closer");
     while (read(closer->out, &fd, sizeof(fd)) == sizeof(fd)) {
         close(fd);
         __atomic_fetch_sub(&closer->pending, 1, __ATOMIC_RELAXED);
@@ -48,10 +51,12 @@ void closer_start(struct closer *closer)
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    closer->runs = pthread_create(&thread, NULL, run, closer) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (closer->runs)
+    closer->runs = true;
+    if (pthread_create(&thread, NULL, run, closer) == 0)
         pthread_detach(thread);
+    else
+        closer->runs = false;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void closer_take(struct closer *closer, int fd)
@@ -70,9 +75,12 @@ unsigned int closer_pending(const struct closer *closer)
 
 void closer_stop(struct closer *closer)
 {
+    bool runs;
+
     if (!closer)
         return;
+    runs = closer->runs; /* the thread frees it */
     close(closer->in);
-    if (!closer->runs)
+    if (!runs)
         run(closer);
 }
