@@ -426,6 +426,7 @@ def more_descriptors_than_a_message_has():
                 one.sendmsg([bytes(24)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
                                            array.array("i", n * [one.fileno()]))])
                 tap.is_(one.recv(100), b"", "a message with %d descriptors: no answer" % n)
+        server.wait_for(lambda: len(os.listdir(folder)) == before)
         tap.is_(len(os.listdir(folder)), before, "the server keeps none of them")
         fresh(first, b"v", "it goes on")
 
@@ -456,12 +457,15 @@ def descriptors_that_take_long_to_close():
         path, = sockets(ground.pair.server)
         for words, n in ("one", 1), ("too many", 5):
             linger, other = lingering()
+            # The server closes the connection when it has read the first message.
+            first.server.pause()
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
                 one.connect(path)
                 for _ in range(2):
                     one.sendmsg([bytes(24)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
                                                array.array("i", n * [linger.fileno()]))])
                 linger.close()
+            first.server.resume()
             address = "10.77.5.%d/24" % n
             known = int(first.server.stats("bmc")["addresses_ipv4"])
             netns.sh("ip", "address", "add", address, "dev", "sv0", namespace=ground.pair.server)
