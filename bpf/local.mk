@@ -2,32 +2,29 @@
 # loader_srcs: the loader, in user space. What the kernel objects are made of goes to EXTRA_DIST.
 loader_srcs = bpf/shared/layout.h bpf/shared/chain.h bpf/shared/tcp.h bpf/shared/ring.h
 if ENABLE_BMC
-loader_srcs += bpf/loader/loader.c bpf/loader/loader.h bpf/loader/links.c
-loader_srcs += bpf/loader/filters.c bpf/loader/filters.h bpf/loader/order.c bpf/loader/order.h
-loader_srcs += bpf/loader/tc.c bpf/loader/tc.h bpf/loader/tcp.c bpf/loader/tcp.h
-loader_srcs += bpf/loader/inner.c bpf/loader/inner.h
-loader_srcs += bpf/loader/object.c bpf/loader/object.h
-loader_srcs += bpf/loader/parallel.c bpf/loader/parallel.h
-loader_srcs += bpf/loader/closer.c bpf/loader/closer.h
-loader_srcs += bpf/loader/refusal.c bpf/loader/refusal.h
-loader_srcs += bpf/loader/rings.c
-loader_srcs += bpf/loader/prog_array.c bpf/loader/prog_array.h
-loader_srcs += bpf/loader/share.c bpf/loader/share.h bpf/loader/share_ports.h
-loader_srcs += bpf/loader/map_clear.c bpf/loader/map_clear.h
-bpf_objects += bpf/inplace/inplace.bpf.o bpf/chain/chain.bpf.o bpf/tcp/tcp.bpf.o
-bpf_objects += bpf/loader/filter.bpf.o bpf/loader/share.bpf.o
+loader_srcs += bpf/load/loader.c bpf/load/loader.h bpf/load/refusal.c bpf/load/refusal.h
+loader_srcs += bpf/load/object.c bpf/load/object.h bpf/load/parallel.c bpf/load/parallel.h
+loader_srcs += bpf/load/inner.c bpf/load/inner.h bpf/load/map_clear.c bpf/load/map_clear.h
+loader_srcs += bpf/load/prog_array.c bpf/load/prog_array.h
+loader_srcs += bpf/load/rings.c bpf/load/tcp.c bpf/load/tcp.h
+loader_srcs += bpf/attach/links.c bpf/attach/tc.c bpf/attach/tc.h
+loader_srcs += bpf/attach/filters.c bpf/attach/filters.h bpf/attach/order.c bpf/attach/order.h
+loader_srcs += bpf/attach/share.c bpf/attach/share.h bpf/attach/share_ports.h
+loader_srcs += bpf/attach/closer.c bpf/attach/closer.h
+bpf_objects += bpf/udp/udp.bpf.o bpf/chain/chain.bpf.o bpf/tcp/tcp.bpf.o
+bpf_objects += bpf/attach/filter.bpf.o bpf/attach/share.bpf.o
 if ENABLE_LIBXDP
-loader_srcs += bpf/loader/dispatcher.c bpf/loader/dispatcher.h
-bpf_objects += bpf/loader/member.bpf.o
+loader_srcs += bpf/attach/dispatcher.c bpf/attach/dispatcher.h
+bpf_objects += bpf/attach/member.bpf.o
 else
-loader_srcs += bpf/loader/dispatcher_none.c bpf/loader/dispatcher.h
+loader_srcs += bpf/attach/dispatcher_none.c bpf/attach/dispatcher.h
 endif
 endif
 # Not as folders: of a folder `make dist` takes what is built in it as well.
-EXTRA_bpf = $(filter-out %.skel.h, \
-    $(wildcard $(addprefix $(srcdir)/bpf/,packet/*.h inplace/*.[ch] chain/*.[ch] tcp/*.[ch])))
-EXTRA_bpf += bpf/loader/prog_array.bpf.h bpf/loader/filter.bpf.c bpf/loader/member.bpf.c
-EXTRA_bpf += bpf/loader/share.bpf.c
+EXTRA_bpf = $(filter-out %.skel.h, $(wildcard $(addprefix $(srcdir)/bpf/, \
+    packet/*.h answer/*.h udp/*.[ch] tcp/*.[ch] chain/*.[ch])))
+EXTRA_bpf += bpf/load/prog_array.bpf.h bpf/attach/filter.bpf.c bpf/attach/member.bpf.c
+EXTRA_bpf += bpf/attach/share.bpf.c
 
 # The parsers of the chain are the same code in user space.
 unit_tests += t/unit/request_parser t/unit/response_parser

@@ -23,7 +23,7 @@ STATED = {
     "doc/kernel-path/interfaces.md": r"## Kernels\n\nLinux (\d+\.\d+) or",
     "doc/memcached.1.in": r"It needs Linux (\d+\.\d+)",
     "doc/bmc.1": r"needs Linux (\d+\.\d+)",
-    "bpf/loader/refusal.c": r"this kernel refuses [^;]*?Linux (\d+\.\d+)",
+    "bpf/load/refusal.c": r"this kernel refuses [^;]*?Linux (\d+\.\d+)",
 }
 
 # A file as documents name it; what lies in memcached/ without that.

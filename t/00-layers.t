@@ -24,14 +24,15 @@ def allowed():
 
 
 ALLOWED = allowed()
-KERNEL_SIDE = {"packet", "inplace", "chain", "tcp"}
+KERNEL_SIDE = {"packet", "answer", "udp", "tcp", "chain"}
 # Layers whose headers are all public. Of another layer X, X/X.h and X/X_*.h are.
-OPEN = {"base", "server", "process", "bmc", "shared", "packet", "inplace", "loader"}
+OPEN = {"base", "server", "process", "bmc", "shared", "packet", "answer",
+        "udp", "load", "attach"}
 # Foreign headers -> the only folders that may include them.
 FOREIGN = (
     (r"(event2/.*|event\.h)", {"net"}),
-    (r"bpf/(libbpf|bpf|btf)\.h", {"loader", "tests"}),
-    (r"bpf/bpf_(helpers|endian|core_read|tracing)\.h", KERNEL_SIDE | {"loader", "tests"}),
+    (r"bpf/(libbpf|bpf|btf)\.h", {"load", "attach", "tests"}),
+    (r"bpf/bpf_(helpers|endian|core_read|tracing)\.h", KERNEL_SIDE | {"load", "attach", "tests"}),
     (r"openssl/.*", {"net", "tests"}),
     (r"seccomp\.h", {"process"}),
     (r"sasl/.*", {"command"}),
@@ -81,7 +82,7 @@ def own_include(path, name):
     if name == "config.h":
         return None
     if name.endswith(".skel.h"):
-        return None if source in ("loader", "tests") else "includes a skeleton"
+        return None if source in ("load", "attach", "tests") else "includes a skeleton"
     target_path = resolve(path, name)
     if target_path is None:
         return "the header does not exist"

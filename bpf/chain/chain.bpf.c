@@ -9,6 +9,7 @@
  * have written.
  */
 #include "bpf/shared/chain.h"
+#include "bpf/answer/request.bpf.h"
 #include "bpf/chain/ask.bpf.h"
 #include "bpf/chain/classify.bpf.h"
 #include "bpf/chain/fill.bpf.h"
@@ -20,12 +21,11 @@
 #include "bpf/chain/sender.bpf.h"
 #include "bpf/chain/udp.bpf.h"
 #include "bpf/packet/base.bpf.h"
-#include "bpf/packet/frame.bpf.h"
 #include "bpf/packet/headers.bpf.h"
-#include "bpf/packet/request.bpf.h"
-#include "bpf/packet/skb.bpf.h"
 #include "bpf/packet/udp.bpf.h"
 #include "bpf/packet/way.bpf.h"
+#include "bpf/udp/frame.bpf.h"
+#include "bpf/udp/skb.bpf.h"
 
 enum { CALL_HASH_KEYS, CALL_PREPARE_PACKET, CALL_WRITE_REPLY, CALL_INVALIDATE_CACHE, XDP_CALLS };
 enum { CALL_UPDATE_CACHE, CALL_FOLLOW_REPLIES, TC_CALLS };

@@ -12,10 +12,10 @@
 #ifndef MC_CHAIN_FILL_BPF_H
 #define MC_CHAIN_FILL_BPF_H
 
+#include "bpf/answer/request.bpf.h"
 #include "bpf/chain/ask.bpf.h"
 #include "bpf/chain/get.bpf.h"
 #include "bpf/chain/maps.bpf.h"
-#include "bpf/packet/request.bpf.h"
 
 enum {
     VALUE_BYTES = 6,   /* "VALUE " */

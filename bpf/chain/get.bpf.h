@@ -9,9 +9,9 @@
 #ifndef MC_CHAIN_GET_BPF_H
 #define MC_CHAIN_GET_BPF_H
 
+#include "bpf/answer/request.bpf.h"
 #include "bpf/chain/maps.bpf.h"
-#include "bpf/packet/frame.bpf.h"
-#include "bpf/packet/request.bpf.h"
+#include "bpf/udp/frame.bpf.h"
 
 enum { JIFFY_BITS = 64 - CHAIN_STAMP_BITS };
 

@@ -14,7 +14,7 @@
 #include "bpf/chain/get.bpf.h"
 #include "bpf/chain/maps.bpf.h"
 #include "bpf/chain/tcp.bpf.h"
-#include "bpf/packet/skb.bpf.h"
+#include "bpf/udp/skb.bpf.h"
 
 /*
  * Fills chain_scratch with the header offsets of a plain request, as classify() does for any

@@ -34,7 +34,6 @@
 
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/headers.bpf.h"
-#include "bpf/packet/scratch.bpf.h"
 #include "bpf/packet/udp.bpf.h"
 
 const volatile __u32 guard_allow = MC_ALLOW_LOCAL;
@@ -268,12 +267,6 @@ static __always_inline int guard_size(u64 v6, u64 nrequest, u64 nreply)
     if (most && l4_payload(nreply) > l4_payload(nrequest) * most)
         return MC_COUNT_PASS_AMPLIFICATION;
     return 0;
-}
-
-/* The same of the reply in `scratch`. */
-static __always_inline int guard_reply(const struct scratch *scratch)
-{
-    return guard_size(scratch->offsets.v6, scratch->ntext, scratch->nreply - REPLY_TEXT);
 }
 
 #endif

@@ -19,7 +19,6 @@
 #define MC_HEADERS_BPF_H
 
 #include "bpf/packet/base.bpf.h"
-#include "bpf/packet/scratch.bpf.h"
 #include "bpf/packet/sum.bpf.h"
 
 /* The interface of every network namespace that leads to itself. */
@@ -62,6 +61,32 @@ enum { HEAD_ROOM = 256 - 40 - 24 };
  * short for the next request if that is longer.
  */
 enum { FRAME_PADDED = 128 };
+
+/*
+ * Which headers a frame has. A constant wherever it is handed on as one: then every place in the
+ * frame is a constant too, as it must be in the program that answers in place.
+ */
+struct offsets {
+    u64 ip; /* where it begins */
+    u64 v6; /* it is IPv6 */
+};
+
+/* What TCP's header of a reply has of its connection, in network order. */
+struct tcp_words {
+    u32 seq, ack, tsval, tsecr;
+    u16 window;
+};
+
+/* A frame's headers as they came, in the words in which they are turned around. */
+struct saved_headers {
+    u64 to;        /* bytes 0 to 7 */
+    u64 from;      /* 6 to 13 */
+    u64 tags;      /* 14 to 21, of a frame with tags */
+    u64 ip[9];     /* from IP on to the keys */
+    u64 addresses; /* the sum of IPv6's, which is the reply's as well */
+    u64 back;      /* the MAC address that the reply goes to (way.bpf.h) */
+    struct tcp_words tcp;
+};
 
 /* The headers of a frame with so many tags. */
 #define OFFSETS(ntags, six) ((struct offsets){FRAME_IP + TAG_BYTES * (ntags), (six)})

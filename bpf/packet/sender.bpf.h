@@ -6,8 +6,8 @@
  * host behind a bridge or a masquerade, one whose packets this machine forwards, and a raw socket
  * can send from any address and any port. So whatever the programs learn from a packet that leaves,
  * and whatever they do to it as the server's, they ask for its socket first. Where the programs
- * serve their own server they know its sockets: those of UDP by a mark (inplace/sender.bpf.h), that
- * of a TCP connection by its cookie (struct mc_tcp_conn). In front of another server they know the
+ * serve their own server they know its sockets: those of UDP by a mark (udp/sender.bpf.h), that of
+ * a TCP connection by its cookie (struct mc_tcp_conn). In front of another server they know the
  * network namespace and the port alone (chain/sender.bpf.h).
  */
 #ifndef MC_SENDER_BPF_H

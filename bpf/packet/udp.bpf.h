@@ -2,9 +2,9 @@
 /*
  * udp: all that is UDP's in a request and its reply.
  *
- * This is where a transport plugs in. bpf/packet/ and bpf/inplace/ know nothing of what lies
- * between the IP header and the text but the following, so a transport is a file of this form. What
- * a transport gives:
+ * This is where a transport plugs in. bpf/packet/ and bpf/answer/ know nothing of what lies between
+ * the IP header and the text but the following, so a transport is a file of this form. What a
+ * transport gives:
  *
  *   L4_PROTOCOL          its number in the IP header
  *   L4_BYTES             its header, before anything of memcached's

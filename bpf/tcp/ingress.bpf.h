@@ -9,10 +9,10 @@
 #include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
 
+#include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/headers.bpf.h"
-#include "bpf/packet/scratch.bpf.h"
 #include "bpf/tcp/answer.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
 #include "bpf/tcp/icmp.bpf.h"

@@ -13,8 +13,8 @@
 #ifndef MC_TCP_KEPT_BPF_H
 #define MC_TCP_KEPT_BPF_H
 
+#include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
-#include "bpf/packet/scratch.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
 
 struct kept {

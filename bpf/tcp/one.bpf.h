@@ -8,12 +8,12 @@
 #ifndef MC_TCP_ONE_BPF_H
 #define MC_TCP_ONE_BPF_H
 
-#include "bpf/inplace/lookup.bpf.h"
+#include "bpf/answer/key.bpf.h"
+#include "bpf/answer/lookup.bpf.h"
+#include "bpf/answer/request.bpf.h"
+#include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/headers.bpf.h"
-#include "bpf/packet/key.bpf.h"
-#include "bpf/packet/request.bpf.h"
-#include "bpf/packet/scratch.bpf.h"
 #include "bpf/tcp/answer.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
 #include "bpf/tcp/kept.bpf.h"

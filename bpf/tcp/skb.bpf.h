@@ -8,10 +8,10 @@
 #ifndef MC_TCP_SKB_BPF_H
 #define MC_TCP_SKB_BPF_H
 
+#include "bpf/answer/request.bpf.h"
+#include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/headers.bpf.h"
-#include "bpf/packet/request.bpf.h"
-#include "bpf/packet/scratch.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
 #include "bpf/tcp/kept.bpf.h"
 #include "bpf/tcp/segment.bpf.h"

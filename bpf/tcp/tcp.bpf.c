@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * tcp: the programs that answer gets over TCP connections of the server's (doc/kernel-path/tcp.md).
- * They share heap, table, control block and counts with the programs of inplace, which hand them
- * the segments to and from the server's port.
+ * They share heap, table, control block and counts with the programs of udp, which hand them the
+ * segments to and from the server's port.
  */
 #define MC_OVER_TCP
 

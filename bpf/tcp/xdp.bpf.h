@@ -6,10 +6,10 @@
 #ifndef MC_TCP_XDP_BPF_H
 #define MC_TCP_XDP_BPF_H
 
+#include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/headers.bpf.h"
-#include "bpf/packet/scratch.bpf.h"
 #include "bpf/tcp/answer.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
 #include "bpf/tcp/one.bpf.h"

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "bpf/loader/loader.h"
+#include "bpf/load/loader.h"
 #include "kcache/kcache.h"
 
 /* Whether replies of native XDP leave an interface, as seen while it was attached. */

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "bpf/loader/loader.h"
+#include "bpf/load/loader.h"
 #include "kcache/link.h"
 
 /* Where servers that share an interface meet. */

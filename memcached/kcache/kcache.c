@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/credentials.h"
-#include "bpf/loader/loader.h"
+#include "bpf/load/loader.h"
 #include "kcache/attach.h"
 #include "kcache/auto.h"
 #include "kcache/chain.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bpf/loader/loader.h"
+#include "bpf/load/loader.h"
 #include "kcache/link.h"
 #include "kcache/veth.h"
 

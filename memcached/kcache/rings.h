@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * rings: sockets of AF_XDP on the receive queues of the attached interfaces, which XDP fills with
- * the requests that it passes (bpf/inplace/ring.bpf.h). The server's workers empty them.
+ * the requests that it passes (bpf/udp/ring.bpf.h). The server's workers empty them.
  *
  * A ring lasts as long as its interface. What comes by an interface that is created again goes up
  * the stack.

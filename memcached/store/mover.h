@@ -24,7 +24,7 @@
  * unchanged counter has the whole copy. One that got the old reference before may be reading the
  * old chunk for as long as it likes: nothing is unmapped, every offset is checked against the
  * extent's bounds, not against the item's or the page's, and lengths that it reads are checked
- * before they are used (bpf/inplace/lookup.bpf.h), so bytes of another class are at worst a wrong
+ * before they are used (bpf/answer/lookup.bpf.h), so bytes of another class are at worst a wrong
  * copy. That copy does not leave: before it answers, or marks the bucket as accessed, the reader
  * looks at the counter again. The old chunk is written to again only after slab_free and slab_alloc
  * (or page_enter and a carve), both behind table_end in this order: counter moved, release fence of

@@ -11,7 +11,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "bpf/loader/object.h"
+#include "bpf/load/object.h"
 #include "t/lib/tap.h"
 
 enum { HOUR = 3600, TICKS = 1000, ENTRIES = 1024 };

@@ -16,7 +16,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "bpf/loader/object.h"
+#include "bpf/load/object.h"
 #include "kcache/local.h"
 #include "t/bpf/chain_lab.h"
 #include "t/lib/tap.h"

@@ -24,8 +24,8 @@
 
 #include <bpf/bpf.h>
 
-#include "bpf/loader/loader.h"
-#include "bpf/loader/object.h"
+#include "bpf/load/loader.h"
+#include "bpf/load/object.h"
 #include "kcache/sending.h"
 #include "kcache/veth.h"
 #include "t/lib/tap.h"

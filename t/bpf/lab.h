@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bpf/loader/loader.h"
+#include "bpf/load/loader.h"
 #include "bpf/shared/chain.h"
 #include "bpf/shared/layout.h"
 

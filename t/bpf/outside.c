@@ -13,7 +13,7 @@
 
 #include <bpf/bpf.h>
 
-#include "bpf/loader/object.h"
+#include "bpf/load/object.h"
 #include "kcache/local.h"
 #include "t/lib/tap.h"
 

@@ -23,13 +23,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bpf/loader/loader.h"
-#include "bpf/loader/prog_array.h"
-#include "bpf/loader/share_ports.h"
+#include "bpf/attach/share_ports.h"
+#include "bpf/load/loader.h"
+#include "bpf/load/prog_array.h"
 #include "t/bpf/wire.h"
 #include "t/lib/tap.h"
 
-#include "bpf/loader/share.skel.h"
+#include "bpf/attach/share.skel.h"
 
 enum { UDP_FIRST = 11211, UDP_SECOND = 11212, TCP_SECOND = 11213, FRAME = 100 };
 
@@ -170,7 +170,7 @@ static void test_dead(int program)
 /* --- meeting --------------------------------------------------------------------- */
 
 enum {
-    ASK = 0x6d633032, /* as bpf/loader/share.c has them */
+    ASK = 0x6d633032, /* as bpf/attach/share.c has them */
     SHARES,
     STRANGERS = 2, /* connections that say nothing, of those that are taken in a second */
     CROWD = 10,    /* that many come */

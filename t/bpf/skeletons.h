@@ -8,12 +8,12 @@
 
 #include <linux/bpf.h>
 
-#include "bpf/loader/share_ports.h"
+#include "bpf/attach/share_ports.h"
 #include "bpf/tcp/tcp.skel.h"
 #include "t/bpf/lab.h"
 #include "t/lib/tap.h"
 
-#include "bpf/loader/share.skel.h"
+#include "bpf/attach/share.skel.h"
 
 /* The programs for TCP. */
 static inline struct tcp *skeleton_tcp(void)

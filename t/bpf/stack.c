@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bpf/loader/object.h"
+#include "bpf/load/object.h"
 #include "kcache/guard.h"
 #include "t/bpf/lab.h"
 #include "t/bpf/skeletons.h"

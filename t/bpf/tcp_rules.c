@@ -631,7 +631,7 @@ static const char *compare_counts(struct mc_tcp_counts *want, const struct outco
     return wrong;
 }
 
-/* The counts of keys, which the programs share with those of inplace. */
+/* The counts of keys, which the programs share with those of udp. */
 static const char *compare_keys(struct mc_counts *want, bool is_answer,
                                 const struct request *request, const struct mc_counts *have)
 {

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#include "bpf/loader/object.h"
+#include "bpf/load/object.h"
 #include "t/bpf/lab.h"
 #include "t/bpf/skeletons.h"
 #include "t/lib/tap.h"
@@ -183,9 +183,9 @@ int main(void)
     lab_open(&lab, 1); /* prints the error if nothing can be loaded here */
     lab_close(&lab);
     uname(&kernel);
-    test_object(OBJECT_INPLACE, false, "in place", kernel.release);
+    test_object(OBJECT_UDP, false, "in place", kernel.release);
     test_object(OBJECT_BOTH, false, "in place, with TCP", kernel.release);
-    test_object(OBJECT_INPLACE, true, "in place, with rings", kernel.release);
+    test_object(OBJECT_UDP, true, "in place, with rings", kernel.release);
     test_object(OBJECT_BOTH, true, "in place, with TCP and rings", kernel.release);
     test_object(OBJECT_CHAIN, false, "the chain", kernel.release);
     test_tcp(kernel.release);

@@ -34,7 +34,7 @@ cd /
 exec "$@"
 """
 
-OBJECTS = "inplace/inplace", "tcp/tcp", "chain/chain"
+OBJECTS = "udp/udp", "tcp/tcp", "chain/chain"
 BROKE_OFF = "runs to its end" # so ends the name of a check behind which stands why
 # Then the test has not judged: the verifier refuses the mutant, perhaps.
 NOT_JUDGED = (r"(?m)^1\.\.0|^# RuntimeError: (?:the server|bmc) "
@@ -50,7 +50,7 @@ def objects_of(path):
     name = os.path.basename(path)
     if "/chain/" in path or name.startswith("chain_"):
         return "chain/chain",
-    return ("tcp/tcp", "inplace/inplace") if name.startswith("tcp") else ("inplace/inplace",)
+    return ("tcp/tcp", "udp/udp") if name.startswith("tcp") else ("udp/udp",)
 
 
 def make(path, changed):

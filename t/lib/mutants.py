@@ -30,7 +30,7 @@ MUTANTS = (
 
 # Of the chain, before Debian's memcached. Readers that do not wait for one another's answers.
 BUSY = ("-reads", 90, "-plain", 90, "-udp-writes", 0, "-clients", 6, "-keys", 2, "-fill", 40)
-BMC = ["bpf/loader/filter.skel.h bpf/inplace/inplace.skel.h bpf/loader/member.skel.h "
+BMC = ["bpf/attach/filter.skel.h bpf/udp/udp.skel.h bpf/attach/member.skel.h "
        "bpf/chain/chain.skel.h", "bmc/bmc"]
 CHAIN_MUTANTS = (
     ("the_end_of_writes", "bpf/chain/gate.bpf.h", r"if \(READ_ONCE\(gate->done\) >= asked\)", 1,

@@ -16,7 +16,7 @@ def ptrace(request, tid):
 
 def threads(pid):
     """The threads in the order in which they were started: workers last. Without the one that
-    closes what other servers have sent (bpf/loader/closer.c), which is started when one serves."""
+    closes what other servers have sent (bpf/attach/closer.c), which is started when one serves."""
     every = sorted(int(tid) for tid in os.listdir("/proc/%d/task" % pid))
     return [tid for tid in every if name_of(pid, tid) != "closer"]
 

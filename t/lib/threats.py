@@ -61,10 +61,10 @@ ROWS = (
          "t/e2e/kernel/bypass.t", "no_datagram_bypasses_the_kernel"),
     )),
     ("`xsk=on`: the source of a datagram", (
-        ("any_mac_into_the_ring", (("bpf/inplace/ring.bpf.h",
+        ("any_mac_into_the_ring", (("bpf/udp/ring.bpf.h",
                                     r"return \(scratch->saved\.back & MAC_MASK\) == [^;]*;",
                                     "return 1;"),), "t/bpf/rings.c"),
-        ("any_source_into_the_ring", (("bpf/inplace/ring.bpf.h", r"if \(!admitted && xdp_admit",
+        ("any_source_into_the_ring", (("bpf/udp/ring.bpf.h", r"if \(!admitted && xdp_admit",
                                        "if (0 && xdp_admit"),), XSK,
          "whom_the_guard_does_not_admit"),
     )),
@@ -76,7 +76,7 @@ ROWS = (
                                     "if (0)"),), "t/unit/net_frame.c"),
     )),
     ("`xsk=on`: that a ring has room", (
-        ("a_ring_without_end", (("bpf/inplace/ring.bpf.h", r">= MC_RING_SIZE\)", "> ~0u - 1)"),),
+        ("a_ring_without_end", (("bpf/udp/ring.bpf.h", r">= MC_RING_SIZE\)", "> ~0u - 1)"),),
          "t/bpf/rings.c"),
     )),
     ("lengths, fragments, options, checksums", (
@@ -230,7 +230,7 @@ ROWS = (
                                       "return (u64)reply << 32 | 1;"),), "t/bpf/tcp_resend.c"),
     )),
     ("`tcp=on`: how many connections it opens", (
-        ("entries_stay", (("bpf/loader/tcp.c", r"if \(!has_ended\(tcp, conn\)\)",
+        ("entries_stay", (("bpf/load/tcp.c", r"if \(!has_ended\(tcp, conn\)\)",
                           "if (!has_ended(tcp, conn) || conn)"),),
          "t/bpf/tcp_race.c"),
         ("entries_never_swept", (("memcached/kcache/monitor.c",
@@ -247,7 +247,7 @@ ROWS = (
          "the_command_bmc_and_a_signal_switch_the_kernel_path"),
     )),
     ("what a value says", (
-        ("any_key", (("bpf/inplace/xdp.bpf.h", r" \|\| !item_key_is\(scratch, item\)", ""),),
+        ("any_key", (("bpf/udp/xdp.bpf.h", r" \|\| !item_key_is\(scratch, item\)", ""),),
          "t/e2e/kernel/wrong-answers.t", "keys_with_the_same_partial_hash"),
         ("of_another_server", (("bpf/chain/get.bpf.h",
                                 r" \|\|\s+bucket->server != server_asked\(scratch\)", ""),),
@@ -277,7 +277,7 @@ ROWS = (
          WAYS, "a_container_beside_a_connection"),
     )),
     ("that the programs on TC see every packet", (
-        ("behind_the_others", (("bpf/loader/order.c", r"at, BEFORE, 0, 0\) : fd",
+        ("behind_the_others", (("bpf/attach/order.c", r"at, BEFORE, 0, 0\) : fd",
                                 "at, 0, 0, 0) : fd"),),
          "t/e2e/kernel/order.t", "native_egress"),
     )),
@@ -292,7 +292,7 @@ ROWS = (
                           r"\1return 1;"),), "t/e2e/kernel/traffic.t", "foreign_packets"),
     )),
     ("that a packet is one datagram", (
-        ("several_datagrams", (("bpf/packet/skb.bpf.h", r"if \(skb->gso_size\)", "if (0)"),),
+        ("several_datagrams", (("bpf/udp/skb.bpf.h", r"if \(skb->gso_size\)", "if (0)"),),
          "t/e2e/kernel/segments.t"),
         ("several_datagrams_of_the_chain", (("bpf/chain/large.bpf.h",
                                              r"if \(unlikely\(skb->gso_size\)\)", "if (0)"),),
@@ -310,23 +310,23 @@ ROWS = (
          "messages_of_other_senders_than_the_kernel"),
     )),
     ("that who asks to share an interface", (
-        ("any_asker", (("bpf/loader/share.c", r"known = !share \|\| is_xdp\(share, fds\[0\]\);",
+        ("any_asker", (("bpf/attach/share.c", r"known = !share \|\| is_xdp\(share, fds\[0\]\);",
                         "known = is_xdp(share, fds[0]) || true;"),), "t/bpf/share.c"),
     )),
     ("connections to that socket", (
-        ("any_users_connections", (("bpf/loader/share.c", r"chmod\(name\.sun_path, 0660\)",
+        ("any_users_connections", (("bpf/attach/share.c", r"chmod\(name\.sun_path, 0660\)",
                                     "chmod(name.sun_path, 0666)"),), "t/bpf/share.c"),
     )),
     ("that who answers there is a server", (
-        ("any_descriptor", (("bpf/loader/share.c", r"&& interface_of\(fds\[1\]\) == ifindex", ""),),
+        ("any_descriptor", (("bpf/attach/share.c", r"&& interface_of\(fds\[1\]\) == ifindex", ""),),
          "t/bpf/share.c"),
     )),
     ("`xsk=on`: rings, and the count", (
-        ("any_count_of_a_ring", (("bpf/inplace/ring.bpf.h", r">= MC_RING_SIZE\)",
+        ("any_count_of_a_ring", (("bpf/udp/ring.bpf.h", r">= MC_RING_SIZE\)",
                                   "== MC_RING_SIZE)"),), "t/bpf/rings.c"),
     )),
     ("the memory that the server shares", (
-        ("while_it_is_written", (("bpf/inplace/xdp.bpf.h",
+        ("while_it_is_written", (("bpf/udp/xdp.bpf.h",
                                   r"unlikely\(seq & 1 \|\| \(\(u32\)hash",
                                   "unlikely(((u32)hash"),), "t/bpf/buckets.c"),
     )),

@@ -283,7 +283,7 @@ static void read_chain(struct reader *reader, const struct mc_bucket *bucket, ui
     }
 }
 
-/* One lookup, as bpf/inplace/lookup.bpf.h does it; where that would retry, the result is a pass. */
+/* One lookup, as bpf/answer/lookup.bpf.h does it; where that would retry, the result is a pass. */
 static struct seen reader_look(struct reader *reader, struct slice key)
 {
     const struct mc_control *control = reader->shared->control;

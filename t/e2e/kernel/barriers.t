@@ -38,7 +38,7 @@ def atomics(path):
 
 @tap.case
 def atomics_that_order():
-    path = kernel.beside("bpf/inplace/inplace.bpf.o")
+    path = kernel.beside("bpf/udp/udp.bpf.o")
     if not os.path.exists(path):
         tap.skip_all("the kernel path is not built")
     found = list(atomics(path))

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * share: several servers on one interface, whose XDP link has one program. A server that finds the
+ * interface taken asks the others, over sockets in a folder of root's, for the link and for the
+ * program through which each of them is called (mc_shared). It puts these and its own into the
+ * array of its mc_share (share.bpf.c), makes that the program of the link, and hands it to the
+ * others. All hold the link, so it lasts as long as one of them lives. The kernel ends the calls of
+ * a server with its process (prog_array.h).
+ *
+ * Only root and the group of the server's user can connect. A server tells those that show it an
+ * XDP program, which a process without capabilities cannot have.
+ *
+ * Used by the loader only; its public functions are loader_listen, loader_listener, loader_serve
+ * and loader_unlisten in loader.h.
+ */
+#ifndef BPF_SHARE_H
+#define BPF_SHARE_H
+
+#include <stdbool.h>
+
+#include "bpf/load/loader.h"
+
+struct share_link;
+
+/* After XDP was attached: others may share it from now on. Does nothing if nobody can ask. */
+void share_begin(struct loader *loader, struct loader_link *link);
+/*
+ * Shares the XDP link that others have. 0, or -errno: EBUSY: there is nobody to share it with in
+ * this mode; EADDRINUSE: one of them has a port of this server; EAGAIN: it is changing.
+ */
+int share_join(struct loader *loader, struct loader_link *link, bool generic);
+/* Of a link that others may share: whether it still has a program of theirs or of this server. */
+bool share_lives(struct loader *loader, const struct loader_link *link);
+/* Before the link is closed: this server is not called any more. */
+void share_end(struct loader_link *link);
+void share_free(struct loader *loader);
+
+#endif

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "bpf/load/tcp.h"
+
+#include <errno.h>
+#include <linux/bpf.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "bpf/load/loader.h"
+#include "bpf/load/object.h"
+#include "bpf/load/parallel.h"
+#include "bpf/load/prog_array.h"
+#include "bpf/shared/tcp.h"
+#include "bpf/tcp/tcp.skel.h"
+
+struct loader_tcp {
+    struct tcp *skel;
+    struct parallel parallel;
+    struct mc_tcp_slot *slots;
+    size_t nslots;
+    uint64_t *cookies; /* of the slots' sockets */
+    uint64_t *ended;   /* ids of connections that the last sweep found closed, in ascending order */
+    size_t nended;
+};
+
+enum { READ_TRIES = 16 };
+
+/* Maps that both objects have, and use together; the others with the same names are their own. */
+static const char *const shared[] = {"heap", "table", "scratch_map", ".data.control"};
+
+static int share_maps(const struct loader *loader, const struct tcp *skel)
+{
+    size_t i;
+    int rc = 0;
+
+    for (i = 0; !rc && i < sizeof(shared) / sizeof(shared[0]); i++)
+        rc = bpf_map__reuse_fd(bpf_object__find_map_by_name(skel->obj, shared[i]),
+                               bpf_map__fd(object_map(&loader->object, shared[i])));
+    return rc;
+}
+
+static int put_program(const struct loader *loader, const char *array, uint32_t at,
+                       const struct bpf_program *program)
+{
+    return prog_array_set(bpf_map__fd(object_map(&loader->object, array)), at,
+                          bpf_program__fd(program));
+}
+
+/* Loads the maps, and starts to load the programs. 0 or -errno. */
+static int start(struct loader *loader, struct loader_tcp *tcp)
+{
+    const struct object *object = &loader->object;
+    struct tcp *skel = tcp->skel;
+    struct bpf_program **each[] = {&skel->progs.tcp_xdp, &skel->progs.tcp_ingress};
+    size_t size = tcp->nslots * sizeof(struct mc_tcp_slot);
+    int rc;
+
+    skel->rodata->weakly_ordered = *object->weakly_ordered;
+    skel->rodata->tick_ns = *object->tick_ns;
+    skel->rodata->clock_ahead = *object->clock_ahead;
+    do {
+        if (getrandom(&skel->rodata->tcp_mark, sizeof(skel->rodata->tcp_mark), 0) < 0 ||
+            getrandom(&skel->rodata->tcp_seal, sizeof(skel->rodata->tcp_seal), 0) < 0)
+            return -errno;
+    } while (!skel->rodata->tcp_mark || !skel->rodata->tcp_seal);
+    if (getrandom(skel->rodata->tcp_seeds, sizeof(skel->rodata->tcp_seeds), 0) < 0)
+        return -errno;
+    rc = bpf_map__set_max_entries(skel->maps.tcp_slots, (uint32_t)tcp->nslots);
+    rc = rc ? rc : share_maps(loader, skel);
+    bpf_program__set_flags(skel->progs.tcp_xdp, BPF_F_XDP_HAS_FRAGS);
+    rc = rc ? rc : parallel_start(&tcp->parallel, skel->skeleton, each, 2);
+    if (rc)
+        return rc;
+    tcp->slots =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(skel->maps.tcp_slots), 0);
+    if (tcp->slots == MAP_FAILED) {
+        tcp->slots = NULL;
+        return -errno;
+    }
+    return 0;
+}
+
+int tcp_finish(struct loader *loader)
+{
+    struct loader_tcp *tcp = loader->tcp;
+    const struct tcp *skel = tcp ? tcp->skel : NULL;
+    int rc;
+
+    if (!tcp || !tcp->parallel.njobs)
+        return 0;
+    rc = parallel_finish(&tcp->parallel, NULL, 0);
+    rc = rc ? rc : put_program(loader, "tcp_programs_xdp", 0, skel->progs.tcp_xdp);
+    rc = rc ? rc : put_program(loader, "tcp_programs_tc", 0, skel->progs.tcp_ingress);
+    return rc ? rc : put_program(loader, "tcp_programs_tc", 1, skel->progs.tcp_egress);
+}
+
+void tcp_explain(int rc, char *text, size_t ntext)
+{
+    snprintf(text, ntext, "this kernel refuses the programs for TCP (%s): use tcp=off",
+             strerror(-rc));
+}
+
+int loader_open_tcp(struct loader *loader, uint32_t nslots, char *error, size_t nerror)
+{
+    struct loader_tcp *tcp = calloc(1, sizeof(*tcp));
+    int rc = -ENOMEM;
+
+    if (tcp) {
+        tcp->nslots = nslots;
+        tcp->cookies = calloc(nslots, sizeof(*tcp->cookies));
+        tcp->skel = tcp->cookies ? tcp__open() : NULL;
+        rc = tcp->skel ? start(loader, tcp) : -errno;
+    }
+    if (rc) {
+        tcp_explain(rc, error, nerror);
+        tcp_free(tcp);
+        return rc;
+    }
+    loader->tcp = tcp;
+    return 0;
+}
+
+void tcp_free(struct loader_tcp *tcp)
+{
+    if (!tcp)
+        return;
+    if (tcp->slots)
+        munmap(tcp->slots, tcp->nslots * sizeof(struct mc_tcp_slot));
+    parallel_free(&tcp->parallel);
+    if (tcp->skel)
+        tcp__destroy(tcp->skel);
+    free(tcp->cookies);
+    free(tcp->ended);
+    free(tcp);
+}
+
+void tcp_set_alone(struct loader_tcp *tcp, bool alone)
+{
+    if (tcp)
+        tcp->skel->bss->tc_alone = alone;
+}
+
+struct mc_tcp_slot *loader_tcp_slots(struct loader *loader)
+{
+    return loader->tcp ? loader->tcp->slots : NULL;
+}
+
+uint64_t loader_tcp_key(const struct loader *loader, const struct mc_tcp_flow *flow)
+{
+    return mc_tcp_key(flow, loader->tcp->skel->rodata->tcp_seeds);
+}
+
+int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *tag)
+{
+    int filter = bpf_program__fd(loader->tcp->skel->progs.tcp_filter);
+    struct mc_tcp_conn conn = {
+        .lock = MC_TCP_VOID, .slot = tag->slot, .generation = tag->generation};
+    uint64_t *cookie = &loader->tcp->cookies[tag->slot], key;
+    socklen_t n = sizeof(*cookie);
+
+    if (setsockopt(socket, SOL_SOCKET, SO_ATTACH_BPF, &filter, sizeof(filter)) ||
+        getsockopt(socket, SOL_SOCKET, SO_COOKIE, cookie, &n))
+        return -errno;
+    conn.flow.client[0] = *cookie;
+    key = loader_tcp_key(loader, &conn.flow);
+    return bpf_map_update_elem(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), &key, &conn,
+                               BPF_NOEXIST);
+}
+
+void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot)
+{
+    struct mc_tcp_flow cookie = {.client = {loader->tcp->cookies[slot - loader->tcp->slots]}};
+    uint64_t key = loader_tcp_key(loader, &cookie);
+
+    if (!__atomic_load_n(&slot->answered, __ATOMIC_RELAXED)) /* else it does not */
+        bpf_map_delete_elem(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), &key);
+}
+
+uint32_t loader_tcp_age(const struct loader *loader, uint32_t time)
+{
+    struct timespec now;
+    uint32_t units;
+    uint64_t ns;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec -
+         (uint64_t)*loader->object.clock_ahead;
+    units = (uint32_t)(ns >> MC_TCP_TIME_SHIFT) - (time & ~3u);
+    return (uint32_t)(((uint64_t)units << MC_TCP_TIME_SHIFT) / 1000000);
+}
+
+/* One end of a connection, as a flow has it: two words, and the port. */
+static void fill_end(const struct sockaddr_storage *name, __u64 words[2], uint16_t *port)
+{
+    const struct sockaddr_in *in = (const struct sockaddr_in *)name;
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)name;
+    struct in6_addr mapped = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
+
+    memcpy(mapped.s6_addr + 12, &in->sin_addr, 4);
+    memcpy(words, name->ss_family == AF_INET ? &mapped : &in6->sin6_addr, sizeof(mapped));
+    *port = in->sin_port; /* at the same place in both */
+}
+
+/* The flow of a socket's connection. 0 or -errno. */
+static int fill_flow(int socket, struct mc_tcp_flow *flow)
+{
+    struct sockaddr_storage names[2];
+    socklen_t n = sizeof(names[0]), m = sizeof(names[1]);
+
+    if (getpeername(socket, (struct sockaddr *)&names[0], &n) ||
+        getsockname(socket, (struct sockaddr *)&names[1], &m))
+        return -errno;
+    memset(flow, 0, sizeof(*flow));
+    fill_end(&names[0], flow->client, &flow->client_port);
+    fill_end(&names[1], flow->server, &flow->server_port);
+    return 0;
+}
+
+/*
+ * Reads an entry that no program is changing: it is the same twice, and not locked; or, after some
+ * tries, as it is. 0 or -errno.
+ */
+static int read_conn(int conns, uint64_t key, struct mc_tcp_conn *conn)
+{
+    struct mc_tcp_conn again;
+    int tries, rc = bpf_map_lookup_elem(conns, &key, conn);
+
+    for (tries = 0; !rc && tries < READ_TRIES; tries++) {
+        again = *conn;
+        rc = bpf_map_lookup_elem(conns, &key, conn);
+        if (!rc && !conn->lock && memcmp(&again, conn, sizeof(again)) == 0)
+            break;
+    }
+    return rc;
+}
+
+/* The entry of a socket's connection. 0 or -errno. */
+static int find_conn(const struct loader *loader, int socket, struct mc_tcp_conn *conn)
+{
+    struct mc_tcp_flow flow = {.client = {0}};
+    int rc = fill_flow(socket, &flow);
+
+    if (rc)
+        return rc;
+    rc = read_conn(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), loader_tcp_key(loader, &flow),
+                   conn);
+    if (rc)
+        return rc;
+    return mc_tcp_is_flow(&conn->flow, &flow) ? 0 : -ENOENT;
+}
+
+/* Removes an entry that was read, and does not wait, if it is that connection's still. */
+static bool remove_conn(const struct loader_tcp *tcp, const struct mc_tcp_conn *conn)
+{
+    struct mc_tcp_removal which = {.flow = conn->flow, .tag = {conn->slot, conn->generation}};
+    LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = &which, .data_size_in = sizeof(which));
+
+    return !bpf_prog_test_run_opts(bpf_program__fd(tcp->skel->progs.tcp_remove), &opts) &&
+           opts.retval;
+}
+
+int64_t loader_tcp_unseen(const struct loader *loader, int socket, uint64_t received)
+{
+    struct mc_tcp_conn conn;
+    int rc = find_conn(loader, socket, &conn);
+
+    if (rc)
+        return rc;
+    rc = (int32_t)(conn.in_base + (uint32_t)received - conn.told);
+    return rc > 0 ? rc : 0;
+}
+
+int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32_t *ack)
+{
+    struct mc_tcp_conn conn;
+    int rc = find_conn(loader, socket, &conn);
+
+    if (rc)
+        return rc;
+    if (!remove_conn(loader->tcp, &conn))
+        return -EBUSY;
+    seq[0] = loader->tcp->slots[conn.slot].heard;
+    seq[1] = conn.acked + conn.shift.out;
+    seq[2] = seq[1] - conn.shift.nreply;
+    seq[3] = conn.out_end + conn.shift.out;
+    *ack = conn.in_end + conn.shift.in;
+    return 0;
+}
+
+int loader_tcp_map(struct loader *loader, const char *name)
+{
+    return loader->tcp ? bpf_object__find_map_fd_by_name(loader->tcp->skel->obj, name) : -ENOENT;
+}
+
+uint32_t loader_tcp_mark(struct loader *loader)
+{
+    return loader->tcp ? loader->tcp->skel->rodata->tcp_mark : 0;
+}
+
+uint16_t loader_tcp_seal(struct loader *loader)
+{
+    return loader->tcp ? loader->tcp->skel->rodata->tcp_seal : 0;
+}
+
+void loader_tcp_counts(struct loader *loader, struct mc_tcp_counts *out)
+{
+    size_t size, i;
+    char *rows;
+    int cpu;
+
+    memset(out, 0, sizeof(*out));
+    if (!loader->tcp)
+        return;
+    rows = object_rows(loader->tcp->skel->maps.tcp_counts, loader->ncpus, &size);
+    for (cpu = 0; rows && cpu < loader->ncpus; cpu++)
+        for (i = 0; i < MC_TCP_COUNTS; i++)
+            out->count[i] += ((const struct mc_tcp_counts *)(rows + size * (size_t)cpu))->count[i];
+    free(rows);
+}
+
+/* --- sweeping --------------------------------------------------------------------------------- */
+
+enum { SWEEP_BATCH = 256 /* entries that are read by one system call */ };
+
+struct sweep {
+    uint64_t keys[SWEEP_BATCH];
+    struct mc_tcp_conn conns[SWEEP_BATCH];
+    uint64_t *ended; /* ids of all that are found closed */
+    size_t nended, size;
+};
+
+static uint64_t id_of(const struct mc_tcp_conn *conn)
+{
+    return (uint64_t)conn->slot << 32 | conn->generation;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    uint64_t first = *(const uint64_t *)a, second = *(const uint64_t *)b;
+
+    return (first > second) - (first < second);
+}
+
+static bool has_ended(const struct loader_tcp *tcp, const struct mc_tcp_conn *conn)
+{
+    return conn->slot >= tcp->nslots || __atomic_load_n(&tcp->slots[conn->slot].generation,
+                                                        __ATOMIC_RELAXED) != conn->generation;
+}
+
+static void note_ended(struct sweep *sweep, uint64_t id)
+{
+    uint64_t *more;
+
+    if (sweep->nended == sweep->size) {
+        sweep->size = sweep->size ? 2 * sweep->size : SWEEP_BATCH;
+        more = realloc(sweep->ended, sweep->size * sizeof(*more));
+        if (!more) { /* then a later sweep removes it */
+            sweep->size = sweep->nended;
+            return;
+        }
+        sweep->ended = more;
+    }
+    sweep->ended[sweep->nended++] = id;
+}
+
+/* Whether the last sweep found the connection closed. */
+static bool has_been_seen(const struct loader_tcp *tcp, uint64_t id)
+{
+    return tcp->nended && bsearch(&id, tcp->ended, tcp->nended, sizeof(id), compare_ids);
+}
+
+/* Of a connection that has ended: removes it if nothing of it can still have to be translated. */
+static void sweep_one(const struct loader_tcp *tcp, struct sweep *sweep, int map, size_t i)
+{
+    const struct mc_tcp_conn *conn = &sweep->conns[i];
+    uint64_t id = id_of(conn);
+
+    if (!has_ended(tcp, conn))
+        return;
+    if (conn->flow.server_port == 0) /* it waits */
+        bpf_map_delete_elem(map, &sweep->keys[i]);
+    else if ((conn->shift.in | conn->shift.out && !has_been_seen(tcp, id)) ||
+             !remove_conn(tcp, conn))
+        note_ended(sweep, id);
+}
+
+void loader_sweep_tcp(struct loader *loader)
+{
+    struct loader_tcp *tcp = loader->tcp;
+    struct sweep *sweep = tcp ? calloc(1, sizeof(*sweep)) : NULL;
+    LIBBPF_OPTS(bpf_map_batch_opts, opts);
+    uint32_t batch = 0, n;
+    size_t i;
+    int map, rc = 0;
+
+    if (!sweep)
+        return;
+    map = bpf_map__fd(tcp->skel->maps.tcp_conns);
+    for (i = 0; !rc; i++) {
+        n = SWEEP_BATCH;
+        rc = bpf_map_lookup_batch(map, i ? &batch : NULL, &batch, sweep->keys, sweep->conns, &n,
+                                  &opts);
+        if (rc && rc != -ENOENT) /* ENOENT: these are the last */
+            break;
+        while (n > 0)
+            sweep_one(tcp, sweep, map, --n);
+    }
+    if (sweep->nended)
+        qsort(sweep->ended, sweep->nended, sizeof(*sweep->ended), compare_ids);
+    free(tcp->ended);
+    tcp->ended = sweep->ended;
+    tcp->nended = sweep->nended;
+    free(sweep);
+}

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * xdp: the program that answers in the driver. A get of one key whose item is where its hash says
+ * is copied straight into the frame; all other requests take the way through struct scratch.
+ */
+#ifndef MC_XDP_BPF_H
+#define MC_XDP_BPF_H
+
+#include "bpf/answer/get.bpf.h"
+#include "bpf/answer/lookup.bpf.h"
+#include "bpf/answer/scratch.bpf.h"
+#include "bpf/answer/verbs.bpf.h"
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/guard.bpf.h"
+#include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/udp.bpf.h"
+#include "bpf/udp/frame.bpf.h"
+#include "bpf/udp/tail.bpf.h"
+
+/* The frame has no room for the reply: TC is to answer it, and to count it. */
+static __always_inline int xdp_pass_to_tc(struct xdp_md *ctx, struct scratch *scratch)
+{
+    return xdp_mark(ctx) ? XDP_PASS : xdp_pass(scratch, MC_COUNT_PASS_ROOM);
+}
+
+/* A writer was at the key's bucket: TC is to look again, and to count it. */
+static __always_inline int xdp_pass_busy(struct xdp_md *ctx, struct scratch *scratch)
+{
+    return xdp_mark(ctx) ? XDP_PASS : xdp_pass(scratch, MC_COUNT_PASS_BUSY);
+}
+
+/* Leaves a packet to the server, or to TC what XDP cannot see. */
+static __always_inline int xdp_leave(struct xdp_md *ctx, struct scratch *scratch, int rc)
+{
+    return rc == HEAD_HIDDEN ? xdp_pass_to_tc(ctx, scratch) : xdp_pass(scratch, rc);
+}
+
+/* Sends the reply of `scratch`, if there is one, back to where the request came from. */
+static __always_inline int xdp_reply(struct xdp_md *ctx, struct scratch *scratch)
+{
+    u64 nframe, before;
+    int rc;
+
+    if (scratch->nreply == REPLY_TEXT) {
+        count_silence(scratch, MC_COUNT_ANSWERED_XDP);
+        return XDP_DROP;
+    }
+    rc = guard_reply(scratch);
+    if (unlikely(rc))
+        return xdp_pass(scratch, rc);
+    before = scratch->nframe;
+    nframe = frame_size(reply_size(scratch), before);
+    if ((nframe > before || before > FRAME_PADDED) && nframe != before &&
+        xdp_resize(ctx, (int)nframe - (int)before))
+        return xdp_pass_to_tc(ctx, scratch);
+    if (!xdp_write_reply(ctx, scratch)) {
+        scratch->counts.count[MC_COUNT_PASS_ERROR]++;
+        return XDP_ABORTED;
+    }
+    scratch->counts.count[MC_COUNT_ANSWERED_XDP]++;
+    count_payload(scratch, (u64)scratch->nreply - REPLY_TEXT);
+    count_hits(scratch);
+    reply_read(scratch);
+    return XDP_TX;
+}
+
+int xdp_request(struct xdp_md *ctx, u32 nlink, u32 v6, u32 how);
+
+/* What xdp_request knows of a request. */
+enum {
+    REQUEST_GET,      /* a get, of which frame_look has looked at the frame, which has no tags; */
+    REQUEST_VERB,     /* the same of another verb */
+    REQUEST_UNSEEN,   /* perhaps such a verb, in any frame */
+    REQUEST_ADMITTED, /* a get that is admitted, and whose headers are kept; */
+    REQUEST_JUDGED,   /* and whose checksum is not wrong */
+};
+
+/* A get that is admitted and not simple: any number of keys, any bucket. */
+static __always_inline int xdp_get(struct xdp_md *ctx, int judged)
+{
+    return xdp_request(ctx, 0, 0, judged ? REQUEST_JUDGED : REQUEST_ADMITTED);
+}
+
+/* --- one key: straight from the item into the packet ---------------------- */
+
+/* What a request of one key needs of an item's extent behind the item's start. */
+enum { ITEM_REACH = MC_ITEM_HEADER + 2048 + 64 };
+
+/* Keeps the frame's end, which the key does not cover. 0: there is too much of it. */
+static __always_inline int xdp_keep(struct scratch *scratch, void *data, void *end, u64 keys)
+{
+    u64 at = scratch->nframe - 8;
+
+    if (at > keys + scratch->nkey)
+        return 0;
+    BOUND(at, 511);
+    if (data + at + 8 > end)
+        return 0;
+    scratch->last = LOAD64(data + at);
+    return 1;
+}
+
+/* Whether the key of an item is ours; the item is at least ITEM_REACH before its extent's end. */
+static __always_inline int item_key_is(const struct scratch *scratch, const char *item)
+{
+    return text_has_key(scratch, item + MC_ITEM_HEADER, 8 * KEY_WORDS);
+}
+
+/* The sum of wire bytes behind which it does not stand. Not inlined: few items are without it. */
+static __attribute__((noinline)) u64 wire_sum(const char *wire, u64 nwire)
+{
+    return text_sum(wire, nwire);
+}
+
+/* The sum of a hit's text. */
+static __always_inline u64 hit_sum(const char *wire, u64 nwire, u64 meta)
+{
+    u64 at = nwire, sum;
+
+    BOUND(at, 2047);
+    sum = META_FLAGS(meta) & MC_ITEM_SUMMED ? LOAD16(wire + at) : wire_sum(wire, nwire);
+    return hit_text_sum(sum, nwire);
+}
+
+/* Writes a hit's headers and text, of this sum; the frame has its size. 0: it has not. */
+static __always_inline int write_hit(struct xdp_md *ctx, struct scratch *scratch,
+                                     struct offsets offsets, const char *wire, u64 nwire, u64 sum)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    void *text = data + offsets_text(offsets), *tail;
+    u64 at = nwire;
+
+    if (text + NVALUE > end)
+        return 0;
+    write_headers(data, scratch, offsets, NVALUE + nwire + NEND, sum);
+    STORE64(text - 2, TEXT_VALUE << 16);
+    BOUND(at, 2047);
+    tail = text + NVALUE + at;
+    if (tail + NEND > end)
+        return 0;
+    STORE32(tail, (u32)TEXT_END);
+    *(u8 *)(tail + 4) = TEXT_END >> 32;
+    return copy_blocks(text + NVALUE, end, wire, nwire, TEXT_MAX);
+}
+
+/* Undoes a hit that a writer disturbed: the packet is again what it was. 0: it is not. */
+__attribute__((noinline)) int xdp_restore(struct xdp_md *ctx, int grown, int at_head)
+{
+    struct scratch *scratch = scratch_get();
+    u64 nlink, nip, nkey;
+    char *link;
+
+    if (!scratch || (at_head ? bpf_xdp_adjust_head(ctx, grown) : bpf_xdp_adjust_tail(ctx, -grown)))
+        return 0;
+    link = scratch->reply;
+    STORE64(link + 14, scratch->saved.tags);
+    STORE64(link, scratch->saved.to);
+    STORE64(link + 6, scratch->saved.from);
+    nlink = scratch->offsets.ip;
+    BOUND_SIZE(nlink, 31);
+    nip = ip_bytes(scratch->offsets.v6) + L4_TEXT + NGET;
+    if (scratch->offsets
+            .v6) /* of which no word was kept that reaches behind the text's first bytes */
+        scratch->saved.ip[7] = TEXT_GET;
+    nkey = scratch->nkey;
+    BOUND_SIZE(nkey, 255);
+    return !bpf_xdp_store_bytes(ctx, 0, link, nlink) &&
+           !bpf_xdp_store_bytes(ctx, nlink, scratch->saved.ip, nip) &&
+           !bpf_xdp_store_bytes(ctx, nlink + nip, scratch->key, nkey) &&
+           !bpf_xdp_store_bytes(ctx, scratch->nframe - 8, &scratch->last, 8);
+}
+
+/* Turns the frame into "END\r\n". A small one keeps its size. */
+static __always_inline int xdp_miss(struct xdp_md *ctx, struct scratch *scratch,
+                                    struct offsets offsets)
+{
+    void *data, *end, *text;
+
+    if (unlikely(scratch->nframe > FRAME_PADDED) &&
+        bpf_xdp_adjust_tail(ctx, FRAME_PADDED - (int)scratch->nframe))
+        return xdp_pass(scratch, MC_COUNT_PASS_ERROR);
+    data = (void *)(long)ctx->data;
+    end = (void *)(long)ctx->data_end;
+    text = data + offsets_text(offsets);
+    if (text + NEND > end)
+        return XDP_ABORTED;
+    write_headers(data, scratch, offsets, NEND, TEXT_END);
+    STORE32(text, (u32)TEXT_END);
+    *(u8 *)(text + 4) = TEXT_END >> 32;
+    scratch->counts.count[MC_COUNT_MISSES]++;
+    scratch->counts.count[MC_COUNT_ANSWERED_XDP]++;
+    count_payload(scratch, NEND);
+    return XDP_TX;
+}
+
+/*
+ * Sends the item in a slot of `bucket`, if it is the key's and may be served, and the chain, which
+ * begins with `head`, held still.
+ */
+static __always_inline int xdp_hit(struct xdp_md *ctx, struct scratch *scratch,
+                                   struct offsets offsets, struct mc_bucket *head, u32 seq,
+                                   struct mc_bucket *bucket, u64 slot)
+{
+    u64 offset, within, meta, expiry, nwire, clsid, sum;
+    const char *item;
+    int grow, at_head, rc;
+
+    item = extent_of(bucket_ref(bucket, slot), &offset);
+    if (unlikely(!item))
+        return xdp_get(ctx, 1);
+    offset %= MC_EXTENT_BYTES;
+    within = offset;
+    CLAMP(within, MC_EXTENT_BYTES - ITEM_REACH);
+    if (unlikely(within != offset))
+        return xdp_get(ctx, 1);
+    item += within;
+    meta = LOAD64(item + ITEM_META);
+    expiry = LOAD64(item + ITEM_EXPTIME);
+    nwire = expiry >> 32;
+    OPAQUE(nwire);
+    clsid = META_CLSID(meta) % MC_CLASSES;
+    if (unlikely((meta & META_MASK) != META_OF(scratch->nkey, (u8)READ_ONCE(control.epoch)) ||
+                 nwire - 9 > TEXT_MAX - (NVALUE + NEND) - 9 || !item_key_is(scratch, item)))
+        return xdp_get(ctx, 1);
+    if ((u32)expiry && unlikely(item_has_expired(scratch, expiry)))
+        return xdp_get(ctx, 1);
+    rc = guard_size(offsets.v6, scratch->ntext, NVALUE + nwire + NEND);
+    if (unlikely(rc))
+        return xdp_pass(scratch, rc);
+    sum = hit_sum(item + MC_ITEM_HEADER, nwire, meta);
+    grow = (int)(offsets_text(offsets) + NVALUE + nwire + NEND) - (int)scratch->nframe;
+    at_head = grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow);
+    if (!at_head && bpf_xdp_adjust_tail(ctx, grow))
+        return xdp_pass_to_tc(ctx, scratch);
+    if (unlikely(!write_hit(ctx, scratch, offsets, item + MC_ITEM_HEADER, nwire, sum)))
+        return XDP_ABORTED;
+    read_barrier();
+    /* A delayed flush was looked at behind the first barrier: see doc/coherence.md. */
+    if (unlikely(READ_ONCE(head->seq) != seq || bucket_is_behind(head) ||
+                 (weakly_ordered && META_EPOCH(meta) != (u8)READ_ONCE(control.epoch))))
+        return xdp_restore(ctx, grow, at_head) ? xdp_get(ctx, 1) : XDP_ABORTED;
+    bucket_mark(bucket, slot);
+    scratch->counts.class_hits[clsid]++;
+    scratch->counts.count[MC_COUNT_ANSWERED_XDP]++;
+    count_payload(scratch, NVALUE + nwire + NEND);
+    return XDP_TX;
+}
+
+/*
+ * Answers a request whose only key lies where its hash says. `tags` were read behind `seq`.
+ * Whatever is not so plain (a moving bucket, a second tag, a second overflow bucket) takes the long
+ * way.
+ */
+static __always_inline int xdp_get_one(struct xdp_md *ctx, struct scratch *scratch,
+                                       struct offsets offsets, struct mc_bucket *head, u32 seq,
+                                       u64 tags)
+{
+    struct mc_bucket *bucket = head;
+    u64 hash = scratch->hash, matches = tags_match(tags, hash);
+    u32 next;
+
+    if (unlikely(seq & 1 || ((u32)hash & READ_ONCE(head->mask)) != scratch->index))
+        return xdp_get(ctx, 1);
+    next = matches ? 0 : READ_ONCE(head->next);
+    if (unlikely(next)) {
+        bucket = bucket_overflow(next);
+        if (!bucket)
+            return xdp_get(ctx, 1);
+        matches = bucket_matches(bucket, hash);
+        if (!matches && READ_ONCE(bucket->next))
+            return xdp_get(ctx, 1);
+    }
+    if (matches)
+        return xdp_hit(ctx, scratch, offsets, head, seq, bucket, bytes_below(matches));
+    read_barrier();
+    if (unlikely(READ_ONCE(head->seq) != seq))
+        return xdp_get(ctx, 1);
+    return xdp_miss(ctx, scratch, offsets);
+}
+
+/* --- the program ------------------------------------------------------------ */
+
+/*
+ * Frames that no get can be in: too short, with IP options, a fragment. Those that are to us, as
+ * far as can be seen, are counted.
+ */
+__attribute__((noinline)) int xdp_odd(struct xdp_md *ctx, u32 nlink, u32 v6)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *l4;
+    u64 nip, at = nlink;
+    struct scratch *scratch;
+
+    BOUND(at, 31);
+    ip = data + at;
+    if (ip + (v6 ? IP6_BYTES : IP4_BYTES) > end)
+        return XDP_PASS;
+    if (v6 ? LOAD8(ip) >> 4 != 6 || LOAD8(ip + 6) != L4_PROTOCOL
+           : LOAD8(ip) >> 4 != 4 || LOAD8(ip + 9) != L4_PROTOCOL ||
+                 LOAD16(ip + 6) & bpf_htons(0x1fff))
+        return XDP_PASS;
+    nip = v6 ? IP6_BYTES : (LOAD8(ip) & 15) * 4;
+    BOUND(nip, 63);
+    l4 = ip + nip;
+    if (l4 + L4_BYTES > end || port_to(l4) != control.port || !ip_is_to_us(ip, v6))
+        return XDP_PASS;
+    scratch = scratch_get();
+    if (!scratch)
+        return XDP_PASS;
+    if (!ip_is_plain(ip, v6, L4_PROTOCOL))
+        return xdp_pass(scratch, MC_COUNT_PASS_PACKET);
+    return xdp_pass(scratch, (s64)l4_ntext(l4) > 0 ? MC_COUNT_PASS_COMMAND : MC_COUNT_PASS_FRAME);
+}
+
+/* The same of what is no get: HEAD_VERB, HEAD_HIDDEN or a reason. Then its headers are kept. */
+static __always_inline int xdp_verb_check(struct xdp_md *ctx, struct scratch *scratch, u64 nlink,
+                                          u64 v6)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *l4;
+    struct offsets offsets = {nlink, v6};
+    int rc;
+
+    BOUND(nlink, 31);
+    ip = data + nlink;
+    l4 = ip + ip_bytes(v6);
+    if (data + FRAME_IP + 2 * TAG_BYTES > end || l4 + L4_CHECKED > end ||
+        !text_is_verb(LOAD32(l4 + L4_TEXT)))
+        return MC_COUNT_PASS_COMMAND;
+    rc = xdp_admit(ctx, scratch, data, ip, offsets);
+    if (rc != HEAD_GET)
+        return rc;
+    scratch->offsets = offsets;
+    scratch->ntext = l4_ntext(l4);
+    headers_save(&scratch->saved, data, ip, offsets, SAVED_WORDS(offsets.v6));
+    return HEAD_VERB;
+}
+
+/* A function: it is rarely needed, and what it keeps on the stack is not added to that of others.
+ */
+__attribute__((noinline)) int xdp_verb_check_any(struct xdp_md *ctx, u32 nlink, u32 v6)
+{
+    struct scratch *scratch = scratch_get();
+
+    if (!scratch)
+        return MC_COUNT_PASS_ERROR;
+    return v6 ? xdp_verb_check(ctx, scratch, nlink, 1) : xdp_verb_check(ctx, scratch, nlink, 0);
+}
+
+/*
+ * Answers whatever is not a simple get. One function for all of it: where the CPU's returns are
+ * guarded a call takes as long as ten loads.
+ */
+__attribute__((noinline)) int xdp_request(struct xdp_md *ctx, u32 nlink, u32 v6, u32 how)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    int kind = how == REQUEST_VERB ? HEAD_VERB : HEAD_GET, rc = kind;
+    struct scratch *scratch = scratch_get();
+
+    if (!scratch)
+        return XDP_PASS;
+    if (how <= REQUEST_VERB) {
+        if (data + FRAME_IP + (v6 ? IP6_BYTES : IP4_BYTES) + L4_CHECKED > end)
+            return XDP_PASS;
+        rc = v6 ? frame_admit(ctx, scratch, data, OFFSETS(0, 1), kind)
+                : frame_admit(ctx, scratch, data, OFFSETS(0, 0), kind);
+    } else if (how == REQUEST_UNSEEN) {
+        rc = xdp_verb_check_any(ctx, nlink, v6);
+    }
+    if (unlikely(rc != HEAD_GET && rc != HEAD_VERB))
+        return xdp_leave(ctx, scratch, rc);
+    kind = rc;
+    rc = packet_take(packet_xdp(ctx), scratch, kind, how == REQUEST_JUDGED);
+    if (likely(!rc))
+        rc = kind == HEAD_GET ? get_answer(scratch) : verb_answer(scratch, LOOK_ONCE);
+    if (likely(rc == STEP_END))
+        return xdp_reply(ctx, scratch);
+    return rc == FOUND_RETRY ? xdp_pass_busy(ctx, scratch) : xdp_pass(scratch, rc);
+}
+
+/* Whatever is no get that XDP may answer, by what frame_check says of it. */
+static __always_inline int xdp_no_get(struct xdp_md *ctx, struct scratch *scratch, u32 nlink,
+                                      u32 v6, int rc)
+{
+    if (rc == HEAD_FOREIGN || rc == HEAD_REMOTE)
+        return XDP_PASS;
+    if (rc == HEAD_ODD)
+        return xdp_odd(ctx, nlink, v6);
+    if (rc == MC_COUNT_PASS_COMMAND)
+        return xdp_request(ctx, nlink, v6, REQUEST_UNSEEN);
+    return scratch ? xdp_leave(ctx, scratch, rc) : XDP_PASS;
+}
+
+/*
+ * A frame without tags: its form is constant, and a hit is answered in place. The bucket is loaded
+ * as soon as its place is known: the checks that follow take as long as a cache needs for it.
+ */
+static __always_inline int xdp_plain(struct xdp_md *ctx, struct offsets offsets)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    void *text = data + offsets_text(offsets);
+    struct scratch *scratch = NULL;
+    struct mc_bucket *head;
+    u64 tags;
+    u32 seq;
+    int rc;
+
+    rc = frame_look(ctx, data, end, offsets, 1, &scratch, text_is_verb);
+    if (rc == HEAD_VERB)
+        return xdp_request(ctx, offsets.ip, offsets.v6, REQUEST_VERB);
+    if (unlikely(rc == MC_COUNT_PASS_PACKET)) {
+        rc = frame_check_any(ctx, FRAME_IP, offsets.v6);
+        return rc == HEAD_GET ? xdp_get(ctx, 0)
+                              : xdp_no_get(ctx, scratch, offsets.ip, offsets.v6, rc);
+    }
+    if (unlikely(rc != HEAD_GET))
+        return xdp_no_get(ctx, scratch, offsets.ip, offsets.v6, rc);
+    if (!xdp_key(scratch, text, end) || !xdp_keep(scratch, data, end, offsets_text(offsets) + NGET))
+        return xdp_request(ctx, offsets.ip, offsets.v6, REQUEST_GET);
+    scratch->index = mc_bucket_of(scratch->hash, READ_ONCE(control.nbuckets));
+    head = bucket_main(scratch->index);
+    if (unlikely(!head))
+        return xdp_request(ctx, offsets.ip, offsets.v6, REQUEST_GET);
+    seq = READ_ONCE(head->seq);
+    read_barrier();
+    tags = READ_ONCE(head->tags);
+    rc = frame_admit(ctx, scratch, data, offsets, HEAD_GET);
+    if (unlikely(rc != HEAD_GET))
+        return xdp_leave(ctx, scratch, rc);
+    if (unlikely(key_judge(scratch, offsets.v6) == CHECKSUM_WRONG))
+        return xdp_pass(scratch, MC_COUNT_PASS_PACKET);
+    return xdp_get_one(ctx, scratch, offsets, head, seq, tags);
+}
+
+static __always_inline int xdp_tagged(struct xdp_md *ctx, const void *data)
+{
+    u32 nlink, v6;
+    u16 type = frame_untag(data, &nlink);
+    int rc;
+
+    v6 = type == TYPE_IP6;
+    if (!v6 && type != TYPE_IP4)
+        return XDP_PASS;
+    rc = frame_check_any(ctx, nlink, v6);
+    return rc == HEAD_GET ? xdp_get(ctx, 0) : xdp_no_get(ctx, scratch_get(), nlink, v6, rc);
+}
+
+/* tails: segments of TCP are handed on. */
+static __always_inline int xdp_frame(struct xdp_md *ctx, const int tails)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+
+    switch (frame_type(data, end)) {
+    case FRAME_OURS4:
+        return xdp_plain(ctx, OFFSETS(0, 0));
+    case FRAME_OURS6:
+        return xdp_plain(ctx, OFFSETS(0, 1));
+    case FRAME_TAGGED:
+        return xdp_tagged(ctx, data);
+    case FRAME_IP4:
+        if (tails)
+            xdp_tail(ctx, 0);
+        break;
+    case FRAME_IP6:
+        if (tails)
+            xdp_tail(ctx, 1);
+        break;
+    case FRAME_SHORT:
+    case FRAME_OTHER:
+        break;
+    }
+    return XDP_PASS;
+}
+
+SEC("xdp")
+int mc_xdp(struct xdp_md *ctx)
+{
+    return xdp_frame(ctx, 0);
+}
+
+SEC("xdp")
+int mc_xdp_both(struct xdp_md *ctx)
+{
+    return xdp_frame(ctx, 1);
+}
+
+#endif
