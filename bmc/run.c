@@ -191,7 +191,7 @@ static void attach(struct bmc *bmc)
 /* What it does, for the service manager. */
 static void describe(const struct bmc *bmc, char *text, size_t size)
 {
-    struct kcache_view view;
+    struct iface_view view;
     char where[WHERE_TEXT];
 
     kcache_look(bmc->kcache, &view);

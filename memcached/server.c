@@ -655,7 +655,7 @@ static void restrict_calls(struct server *server)
 static void describe(struct server *server, char *text, size_t size)
 {
     struct status status = {.options = server->options, .kernel_error = server->kernel_error};
-    struct kcache_view view;
+    struct iface_view view;
     struct in6_addr none[1];
 
     net_tcp_addresses(server->net, none, 0, &status.tcp_port);

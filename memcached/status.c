@@ -46,7 +46,7 @@ static void append_ports(struct line *line, const struct status *status)
 static void append_kernel_path(struct line *line, const struct status *status)
 {
     const struct kcache_options *wanted = &status->options->kcache;
-    const struct kcache_view *view = status->kview;
+    const struct iface_view *view = status->kview;
     char where[512];
     bool udp = wanted->udp == KCACHE_ON, tcp = kcache_wants_tcp(wanted);
 

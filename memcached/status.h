@@ -9,15 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct kcache_view;
+struct iface_view;
 struct options;
 
 struct status {
     const struct options *options;
-    uint16_t tcp_port, udp_port;     /* of plain connections; 0: none */
-    const char *kernel_error;        /* why the kernel path is off, or NULL */
-    const struct kcache_view *kview; /* NULL: there is no kernel path */
-    bool bypass;                     /* the kernel passes every request */
+    uint16_t tcp_port, udp_port;    /* of plain connections; 0: none */
+    const char *kernel_error;       /* why the kernel path is off, or NULL */
+    const struct iface_view *kview; /* NULL: there is no kernel path */
+    bool bypass;                    /* the kernel passes every request */
 };
 
 void status_text(const struct status *status, char *text, size_t size);

@@ -195,7 +195,7 @@ static inline __u64 mc_lease(__u64 end_ns, __u32 holder)
 struct mc_control {
     /* Hot: what every lookup reads. */
     __u64 base_ns;      /* CLOCK_MONOTONIC at second 0 of the server's clock */
-    __u64 lease;        /* for how long the kernel may answer (kcache/lease.h) */
+    __u64 lease;        /* for how long the kernel may answer (kmem/lease.h) */
     __u32 nbuckets;     /* buckets of the table in use */
     __u32 flush_at;     /* from this second on pass everything, 0: never */
     __u32 epoch;        /* items of another epoch were flushed; it grows by 1 with each flush */

@@ -10,26 +10,26 @@
 
 #include "base/credentials.h"
 #include "bpf/load/loader.h"
-#include "kcache/attach.h"
-#include "kcache/auto.h"
+#include "iface/attach.h"
+#include "iface/auto.h"
+#include "iface/link.h"
+#include "iface/monitor.h"
+#include "iface/rings.h"
 #include "kcache/chain.h"
 #include "kcache/guard.h"
-#include "kcache/lease.h"
-#include "kcache/link.h"
-#include "kcache/memory.h"
-#include "kcache/monitor.h"
-#include "kcache/rings.h"
-#include "kcache/tcp.h"
+#include "kmem/lease.h"
+#include "kmem/memory.h"
+#include "kmem/tcp.h"
 
 struct kcache {
     const struct kcache_options *options;
     struct memory memory;
     struct loader *loader;
-    struct attachment attached[KCACHE_MAX_INTERFACES];
+    struct attachment attached[IFACE_MAX];
     unsigned int ninterfaces, nnamed; /* the first nnamed were given by name */
     char others[KCACHE_OTHERS_TEXT];  /* the ports that the server answers alone */
     bool automatic;
-    enum kcache_mode mode;
+    enum iface_mode mode;
     int stall;
     struct lease lease;
     struct guard guard;
@@ -338,23 +338,23 @@ static void update_tc_follows(struct kcache *kcache)
 
 static void add_automatic(struct kcache *kcache, const struct in6_addr *addresses, size_t n)
 {
-    char names[KCACHE_MAX_INTERFACES + 1][IF_NAMESIZE], ignored[128];
+    char names[IFACE_MAX + 1][IF_NAMESIZE], ignored[128];
     const struct attachment *other;
     struct attachment *at;
     size_t found, i;
     bool above;
 
     /* The chain has to see writes of this machine's own clients as well. */
-    found = auto_interfaces(addresses, n, names, KCACHE_MAX_INTERFACES + 1, kcache->chain.wanted);
+    found = auto_interfaces(addresses, n, names, IFACE_MAX + 1, kcache->chain.wanted);
     for (i = 0; i < found; i++) {
         if (is_listed(kcache, names[i]))
             continue;
-        if (kcache->ninterfaces == KCACHE_MAX_INTERFACES) {
+        if (kcache->ninterfaces == IFACE_MAX) {
             fprintf(
                 stderr,
                 "bmc: %s: there are more than %d interfaces; the server answers on this and all "
                 "further ones (name the interfaces to attach to)\n",
-                names[i], KCACHE_MAX_INTERFACES);
+                names[i], IFACE_MAX);
             return;
         }
         at = &kcache->attached[kcache->ninterfaces];
@@ -372,8 +372,8 @@ static void add_automatic(struct kcache *kcache, const struct in6_addr *addresse
 /* Logs the interfaces on which the chain does not see writes. */
 static void log_unwatched(const struct kcache *kcache, const struct in6_addr *addresses, size_t n)
 {
-    char names[KCACHE_MAX_INTERFACES][IF_NAMESIZE], text[KCACHE_MAX_INTERFACES * IF_NAMESIZE * 2];
-    size_t found = auto_interfaces(addresses, n, names, KCACHE_MAX_INTERFACES, true), used = 0, i;
+    char names[IFACE_MAX][IF_NAMESIZE], text[IFACE_MAX * IF_NAMESIZE * 2];
+    size_t found = auto_interfaces(addresses, n, names, IFACE_MAX, true), used = 0, i;
 
     text[0] = '\0';
     for (i = 0; i < found; i++)
@@ -609,15 +609,15 @@ void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
     out->nrings = kcache->rings.n;
     out->rings_sent = rings_sent(&kcache->rings) - kcache->rings_before;
     out->stalls = lease_stalls(&kcache->lease) - kcache->stalls_before;
-    memory_stats(&kcache->memory, out);
-    out->refused_maps -= kcache->refused_before;
+    memory_stats(&kcache->memory, &out->memory);
+    out->memory.refused -= kcache->refused_before;
     guard_stats(&kcache->guard, out);
     out->others = kcache->others;
     pthread_mutex_unlock(&kcache->lock);
     kcache_look(kcache, &out->view);
 }
 
-void kcache_look(struct kcache *kcache, struct kcache_view *out)
+void kcache_look(struct kcache *kcache, struct iface_view *out)
 {
     if (kcache->monitor)
         monitor_view(kcache->monitor, out);
@@ -638,8 +638,8 @@ void kcache_reset_stats(struct kcache *kcache)
     if (kcache->chain.wanted)
         loader_chain_counts(kcache->loader, &kcache->chain_before);
     kcache->stalls_before = lease_stalls(&kcache->lease);
-    memory_stats(&kcache->memory, &now);
-    kcache->refused_before = now.refused_maps;
+    memory_stats(&kcache->memory, &now.memory);
+    kcache->refused_before = now.memory.refused;
     pthread_mutex_unlock(&kcache->lock);
     if (kcache->monitor)
         monitor_reset(kcache->monitor);

@@ -18,19 +18,16 @@
 #include "bpf/shared/chain.h"
 #include "bpf/shared/layout.h"
 #include "bpf/shared/tcp.h"
+#include "iface/iface.h"
+#include "kmem/memory.h"
 
 enum {
     KCACHE_OTHERS_TEXT = 256,
-    KCACHE_MAX_INTERFACES = 16,
     KCACHE_MAX_ALLOW = 64,
-    KCACHE_STALL = 10,   /* seconds; the default */
-    KCACHE_BEFORE = 128, /* bytes of kcache_interface.before */
+    KCACHE_STALL = 10, /* seconds; the default */
     KCACHE_ENTRIES_MAX = CHAIN_MAX_ENTRIES,
     KCACHE_VALUE_MAX = CHAIN_VALUE_MAX,
 };
-
-/* How XDP is attached. KCACHE_TC: not at all, and TC ingress answers. */
-enum kcache_mode { KCACHE_AUTO, KCACHE_NATIVE, KCACHE_GENERIC, KCACHE_TC };
 
 /* What udp=, tcp= and xsk= say. */
 enum kcache_switch { KCACHE_UNSAID, KCACHE_ON, KCACHE_OFF };
@@ -60,10 +57,10 @@ struct kcache_words {
 };
 
 struct kcache_options {
-    const char *interfaces[KCACHE_MAX_INTERFACES];
+    const char *interfaces[IFACE_MAX];
     unsigned int ninterfaces;
     bool automatic; /* also the interfaces that carry the listening addresses */
-    enum kcache_mode mode;
+    enum iface_mode mode;
     enum kcache_switch udp, tcp; /* what the kernel answers */
     enum kcache_switch xsk;      /* requests that it passes come by rings of AF_XDP */
     uint32_t connections;        /* the most at a time, with tcp=on */
@@ -171,43 +168,6 @@ int kcache_start(struct kcache *kcache);
 /* Detaches, waits until no program runs, frees. NULL is legal. */
 void kcache_close(struct kcache *kcache);
 
-/* The state of an interface and of the programs on it. */
-enum kcache_state {
-    KCACHE_UP,
-    KCACHE_DOWN,
-    KCACHE_GONE,     /* removed, or moved to another network namespace */
-    KCACHE_DETACHED, /* another process has detached the programs, or with mode=native the driver
-                        lost the replies; they will be attached again */
-    KCACHE_GIVEN_UP, /* they have been detached too often; they will be attached after a pause */
-};
-
-struct kcache_interface {
-    char name[16];                    /* its current name */
-    bool xdp_native, xdp_generic, tc; /* what is attached; */
-    bool tc_deferred;                 /* TC is not attached until a reply finds no room */
-    unsigned int nservers;            /* that share XDP, when the last of them came; 1: it alone */
-    enum kcache_state state;
-    char before[KCACHE_BEFORE]; /* what others have put before the programs on TC; "none" */
-};
-
-/* Counts of events of interfaces and addresses. */
-struct kcache_events {
-    uint64_t interface_events; /* changes of an interface's state or name */
-    uint64_t detached;         /* times that another process detached programs */
-    uint64_t reattached;       /* times that they were attached again */
-    uint64_t tx_failures;      /* times that native XDP was detached: the driver lost its replies */
-    uint64_t dumps;            /* full dumps of links and addresses, after lost messages */
-};
-
-/* The interfaces, and the local addresses that the programs have; at most a second old. */
-struct kcache_view {
-    struct kcache_interface interfaces[KCACHE_MAX_INTERFACES];
-    unsigned int ninterfaces;
-    unsigned int n4, n6, nmacs, nvlans; /* of struct mc_local, */
-    size_t left_out;                    /* addresses that did not fit there */
-    struct kcache_events events;
-};
-
 /* All counts are since the start or the last reset. */
 struct kcache_stats {
     struct mc_counts counts; /* of all CPUs */
@@ -217,13 +177,12 @@ struct kcache_stats {
     size_t nrings;       /* of AF_XDP, */
     uint64_t rings_sent; /* and datagrams that the server has sent by them */
     uint64_t stalls;     /* times that the server was stopped for longer than `stall` */
-    uint64_t extents, tables,
-        refused_maps;   /* maps, and maps that were refused for lack of memory */
+    struct memory_counts memory;
     const char *others; /* the ports that the server answers alone; "": none */
     const char *allow;  /* local, all or list */
     size_t nallowed;    /* prefixes in the list */
     struct kcache_limits limits;
-    struct kcache_view view;
+    struct iface_view view;
     /* Of the chain, else 0. */
     struct chain_counts chain_counts;
     uint64_t chain_bytes; /* memory of its maps */
@@ -233,10 +192,10 @@ struct kcache_stats {
 void kcache_stats(struct kcache *kcache, struct kcache_stats *out);
 void kcache_reset_stats(struct kcache *kcache);
 /* The view alone, which costs little. */
-void kcache_look(struct kcache *kcache, struct kcache_view *out);
+void kcache_look(struct kcache *kcache, struct iface_view *out);
 
 /* The interfaces, each with the mode or what is wrong there, in a line: "eth0 (native XDP)". */
-void kcache_describe(const struct kcache_view *view, char *text, size_t size);
+void kcache_describe(const struct iface_view *view, char *text, size_t size);
 
 /* Reports all statistics, row by row, as text. */
 typedef void kcache_row(void *context, const char *name, const char *value);

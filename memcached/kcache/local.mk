@@ -4,36 +4,15 @@ kcache_srcs = memcached/kcache/kcache.h memcached/kcache/parse.c memcached/kcach
     memcached/kcache/prefix.c memcached/kcache/prefix.h
 if ENABLE_BMC
 kcache_srcs += memcached/kcache/kcache.c
-kcache_srcs += memcached/kcache/attach.c memcached/kcache/attach.h
-kcache_srcs += memcached/kcache/auto.c memcached/kcache/auto.h
 kcache_srcs += memcached/kcache/chain.c memcached/kcache/chain.h
-kcache_srcs += memcached/kcache/link.c memcached/kcache/link.h
 kcache_srcs += memcached/kcache/report.c
-kcache_srcs += memcached/kcache/rings.c memcached/kcache/rings.h
-kcache_srcs += memcached/kcache/driver.c memcached/kcache/driver.h
-kcache_srcs += memcached/kcache/sending.c memcached/kcache/sending.h
-kcache_srcs += memcached/kcache/diagnosis.c memcached/kcache/diagnosis.h
-kcache_srcs += memcached/kcache/local.c memcached/kcache/local.h
-kcache_srcs += memcached/kcache/losses.c memcached/kcache/losses.h
-kcache_srcs += memcached/kcache/veth.c memcached/kcache/veth.h
-kcache_srcs += memcached/kcache/virtio.c memcached/kcache/virtio.h
-kcache_srcs += memcached/kcache/hostnet.c memcached/kcache/hostnet.h
-kcache_srcs += memcached/kcache/monitor.c memcached/kcache/monitor.h
-kcache_srcs += memcached/kcache/order.c memcached/kcache/order.h
-kcache_srcs += memcached/kcache/rtnetlink.c memcached/kcache/rtnetlink.h
-kcache_srcs += memcached/kcache/lease.c memcached/kcache/lease.h
-kcache_srcs += memcached/kcache/memory.c memcached/kcache/memory.h
 kcache_srcs += memcached/kcache/guard.c memcached/kcache/guard.h
-kcache_srcs += memcached/kcache/slots.c memcached/kcache/slots.h
-kcache_srcs += memcached/kcache/tcp.c memcached/kcache/tcp.h
 else
 kcache_srcs += memcached/kcache/none.c
 endif
 
 if ENABLE_BMC
-unit_tests += t/unit/kcache_sending
-unit_tests += t/unit/kcache_chain t/unit/kcache_hostnet t/unit/kcache_losses t/unit/kcache_slots
-unit_tests += t/fuzz/netlink
+unit_tests += t/unit/kcache_chain
 bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/buckets t/bpf/outside \
     t/bpf/checksums t/bpf/one_cpu t/bpf/verifier t/bpf/stack \
     t/bpf/kcache t/fuzz/request t/bpf/guard t/bpf/share t/bpf/rings
@@ -99,16 +78,6 @@ t_fuzz_request_LDADD = libcommand.a libproto.a libstore.a libflash.a $(kcache_li
     $(SASL_LIBS)
 t_unit_kcache_chain_SOURCES = t/unit/kcache_chain.c t/lib/tap.h
 t_unit_kcache_chain_LDADD = $(kcache_libs)
-t_unit_kcache_losses_SOURCES = t/unit/kcache_losses.c t/lib/tap.h
-t_unit_kcache_losses_LDADD = $(kcache_libs)
-t_unit_kcache_slots_SOURCES = t/unit/kcache_slots.c t/lib/tap.h
-t_unit_kcache_slots_LDADD = $(kcache_libs)
-t_unit_kcache_sending_SOURCES = t/unit/kcache_sending.c t/lib/tap.h
-t_unit_kcache_sending_LDADD = $(kcache_libs)
-t_unit_kcache_hostnet_SOURCES = t/unit/kcache_hostnet.c t/lib/tap.h
-t_unit_kcache_hostnet_LDADD = $(kcache_libs)
-t_fuzz_netlink_SOURCES = t/fuzz/netlink.c t/fuzz/replay.c
-t_fuzz_netlink_LDADD = $(kcache_libs)
 t_bpf_kcache_SOURCES = t/bpf/kcache.c t/lib/tap.h
 t_bpf_kcache_LDADD = $(kcache_libs)
 t_bpf_outside_SOURCES = t/bpf/outside.c $(bpf_lab)
@@ -141,12 +110,3 @@ fuzz-sources:
 	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=512 -timeout=10 \
 	    $@.corpus $(srcdir)/t/fuzz/corpus/sources
 .PHONY: fuzz-sources
-
-# What rtnetlink may say; see memcached/proto/local.mk for the fuzz targets.
-fuzz-netlink:
-	$(FUZZ_CC) $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin $(srcdir)/t/fuzz/netlink.c \
-	    $(srcdir)/memcached/kcache/hostnet.c
-	$(MKDIR_P) $@.corpus
-	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 \
-	    $@.corpus $(srcdir)/t/fuzz/corpus/netlink
-.PHONY: fuzz-netlink

@@ -108,13 +108,13 @@ const char *kcache_missing(const struct kcache_options *options)
     return NULL;
 }
 
-void kcache_look(struct kcache *kcache, struct kcache_view *out)
+void kcache_look(struct kcache *kcache, struct iface_view *out)
 {
     (void)kcache;
-    *out = (struct kcache_view){0};
+    *out = (struct iface_view){0};
 }
 
-void kcache_describe(const struct kcache_view *view, char *text, size_t size)
+void kcache_describe(const struct iface_view *view, char *text, size_t size)
 {
     (void)view;
     if (size)

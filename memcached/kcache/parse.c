@@ -26,7 +26,7 @@ static const char *add_interface(struct kcache_options *options, const char *nam
     for (i = 0; i < options->ninterfaces; i++)
         if (strcmp(options->interfaces[i], name) == 0)
             return NULL;
-    if (options->ninterfaces == KCACHE_MAX_INTERFACES)
+    if (options->ninterfaces == IFACE_MAX)
         return "bmc=: at most 16 interfaces";
     options->interfaces[options->ninterfaces++] = name;
     return NULL;
@@ -36,11 +36,9 @@ static const char *parse_mode(struct kcache_options *options, const char *name)
 {
     static const struct {
         const char *name;
-        enum kcache_mode mode;
-    } modes[] = {{"auto", KCACHE_AUTO},
-                 {"native", KCACHE_NATIVE},
-                 {"skb", KCACHE_GENERIC},
-                 {"tc", KCACHE_TC}};
+        enum iface_mode mode;
+    } modes[] = {
+        {"auto", IFACE_AUTO}, {"native", IFACE_NATIVE}, {"skb", IFACE_GENERIC}, {"tc", IFACE_TC}};
     size_t i;
 
     if (strcmp(name, "chain") == 0) {
@@ -141,15 +139,14 @@ static bool parse_chain(struct kcache_chain *chain, const char *word, const char
 
 const char *kcache_check(const struct kcache_options *options)
 {
-    if (options->chain.wanted && options->mode == KCACHE_TC)
+    if (options->chain.wanted && options->mode == IFACE_TC)
         return "the chain answers in XDP: mode=chain cannot go with mode=tc";
     if (options->chain.given && !options->chain.wanted)
         return "entries=, keymax=, valuemax=, maxage=, settle= and connections= need "
                "mode=chain";
     if (options->chain.wanted && (options->tcp || options->udp || options->xsk))
         return "the chain answers UDP: mode=chain cannot go with tcp=, udp= or xsk=";
-    if (options->xsk == KCACHE_ON &&
-        (options->mode == KCACHE_GENERIC || options->mode == KCACHE_TC))
+    if (options->xsk == KCACHE_ON && (options->mode == IFACE_GENERIC || options->mode == IFACE_TC))
         return "xsk=on needs native XDP: it cannot go with mode=skb or mode=tc";
     if (options->xsk == KCACHE_ON && options->udp == KCACHE_OFF)
         return "xsk=on is for UDP: it cannot go with udp=off";

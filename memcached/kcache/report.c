@@ -90,7 +90,7 @@ static const char *const chain_names[CHAIN_COUNTS] = {
 static __attribute__((format(printf, 3, 4))) void add(const struct report *out, const char *name,
                                                       const char *format, ...)
 {
-    char value[KCACHE_BEFORE];
+    char value[IFACE_BEFORE];
     va_list args;
 
     va_start(args, format);
@@ -99,14 +99,14 @@ static __attribute__((format(printf, 3, 4))) void add(const struct report *out, 
     out->row(out->context, name, value);
 }
 
-static void add_interface(const struct report *out, const struct kcache_interface *interface)
+static void add_interface(const struct report *out, const struct iface *interface)
 {
     static const char *const states[] = {
-        [KCACHE_UP] = "up",
-        [KCACHE_DOWN] = "down",
-        [KCACHE_GONE] = "gone",
-        [KCACHE_DETACHED] = "detached",
-        [KCACHE_GIVEN_UP] = "given_up",
+        [IFACE_UP] = "up",
+        [IFACE_DOWN] = "down",
+        [IFACE_GONE] = "gone",
+        [IFACE_DETACHED] = "detached",
+        [IFACE_GIVEN_UP] = "given_up",
     };
     char key[64];
 
@@ -126,7 +126,7 @@ static void add_interface(const struct report *out, const struct kcache_interfac
 }
 
 /* The interfaces, the local addresses and the counts of their events. */
-static void add_view(const struct report *out, const struct kcache_view *view)
+static void add_view(const struct report *out, const struct iface_view *view)
 {
     unsigned int i;
 
@@ -158,9 +158,9 @@ static void add_guard(const struct report *out, const struct kcache_stats *stats
 /* The maps of the store's memory. */
 static void add_memory(const struct report *out, const struct kcache_stats *stats)
 {
-    add(out, "extents", "%" PRIu64, stats->extents);
-    add(out, "table_extents", "%" PRIu64, stats->tables);
-    add(out, "maps_refused", "%" PRIu64, stats->refused_maps);
+    add(out, "extents", "%" PRIu64, stats->memory.extents);
+    add(out, "table_extents", "%" PRIu64, stats->memory.tables);
+    add(out, "maps_refused", "%" PRIu64, stats->memory.refused);
 }
 
 /* The settings of the chain. */
@@ -232,24 +232,24 @@ void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
 
 /* --- in a line ------------------------------------------------------------------ */
 
-static const char *mode_of(const struct kcache_interface *interface)
+static const char *mode_of(const struct iface *interface)
 {
     switch (interface->state) {
-    case KCACHE_UP:
+    case IFACE_UP:
         return interface->xdp_native ? "native XDP" : interface->xdp_generic ? "generic XDP" : "TC";
-    case KCACHE_DOWN:
+    case IFACE_DOWN:
         return "down";
-    case KCACHE_GONE:
+    case IFACE_GONE:
         return "gone";
-    case KCACHE_DETACHED:
+    case IFACE_DETACHED:
         return "detached";
-    case KCACHE_GIVEN_UP:
+    case IFACE_GIVEN_UP:
         return "given up";
     }
     return "";
 }
 
-void kcache_describe(const struct kcache_view *view, char *text, size_t size)
+void kcache_describe(const struct iface_view *view, char *text, size_t size)
 {
     size_t len = 0;
     unsigned int i;

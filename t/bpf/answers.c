@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kcache/local.h"
+#include "iface/local.h"
 #include "t/lib/tap.h"
 #include "t/lib/text.h"
 

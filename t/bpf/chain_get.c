@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kcache/local.h"
+#include "iface/local.h"
 #include "t/bpf/chain_lab.h"
 #include "t/lib/tap.h"
 

@@ -17,7 +17,7 @@
 #include <bpf/libbpf.h>
 
 #include "bpf/load/object.h"
-#include "kcache/local.h"
+#include "iface/local.h"
 #include "t/bpf/chain_lab.h"
 #include "t/lib/tap.h"
 

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "iface/local.h"
 #include "kcache/guard.h"
-#include "kcache/local.h"
 #include "kcache/prefix.h"
 #include "t/bpf/lab.h"
 #include "t/lib/tap.h"

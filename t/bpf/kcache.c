@@ -26,8 +26,8 @@
 
 #include "bpf/load/loader.h"
 #include "bpf/load/object.h"
-#include "kcache/sending.h"
-#include "kcache/veth.h"
+#include "iface/sending.h"
+#include "iface/veth.h"
 #include "t/lib/tap.h"
 
 enum { PORT = 21211, ANSWER_MAX = 2048, EXTENTS = INNER_MAX + 2 };
@@ -78,15 +78,15 @@ static void test_options(void)
     unsigned int i, n = 0;
 
     ok(!parse(&options, "bmc=lo") && options.ninterfaces == 1 &&
-           strcmp(options.interfaces[0], "lo") == 0 && options.mode == KCACHE_AUTO &&
+           strcmp(options.interfaces[0], "lo") == 0 && options.mode == IFACE_AUTO &&
            !options.optional,
        "one interface");
     ok(!parse(&options, "bmc=eth0,bmc=eth1,mode=native,optional") && options.ninterfaces == 2 &&
-           strcmp(options.interfaces[1], "eth1") == 0 && options.mode == KCACHE_NATIVE &&
+           strcmp(options.interfaces[1], "eth1") == 0 && options.mode == IFACE_NATIVE &&
            options.optional,
        "interfaces and options");
-    ok(!parse(&options, "bmc=lo,mode=skb") && options.mode == KCACHE_GENERIC, "mode=skb");
-    ok(!parse(&options, "bmc=lo,mode=tc") && options.mode == KCACHE_TC, "mode=tc");
+    ok(!parse(&options, "bmc=lo,mode=skb") && options.mode == IFACE_GENERIC, "mode=skb");
+    ok(!parse(&options, "bmc=lo,mode=tc") && options.mode == IFACE_TC, "mode=tc");
     ok(!parse(&options, "bmc=lo") && options.stall == 0 && !parse(&options, "bmc=lo,stall=86400") &&
            options.stall == 86400 && !parse(&options, "bmc=lo,stall=0") && options.stall < 0,
        "stall");
@@ -95,7 +95,7 @@ static void test_options(void)
     for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         ok(parse(&options, wrong[i]) != NULL, "\"%s\" is refused", wrong[i]);
     many[0] = '\0';
-    for (i = 0; i < KCACHE_MAX_INTERFACES + 1; i++)
+    for (i = 0; i < IFACE_MAX + 1; i++)
         n += (unsigned int)snprintf(many + n, sizeof(many) - n, "%sbmc=if%u", i ? "," : "", i);
     memset(&options, 0, sizeof(options));
     ok(kcache_parse(&options, many) != NULL, "too many interfaces are refused");

@@ -12,7 +12,7 @@
 #include <sys/time.h>
 #include <time.h>
 
-#include "kcache/local.h"
+#include "iface/local.h"
 #include "t/lib/hash.h"
 #include "t/lib/sum.h"
 #include "t/lib/tap.h"

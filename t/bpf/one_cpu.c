@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kcache/local.h"
+#include "iface/local.h"
 #include "t/bpf/lab.h"
 #include "t/lib/tap.h"
 

@@ -14,7 +14,7 @@
 #include <bpf/bpf.h>
 
 #include "bpf/load/object.h"
-#include "kcache/local.h"
+#include "iface/local.h"
 #include "t/lib/tap.h"
 
 enum { LO = 1 }; /* its index in every namespace */

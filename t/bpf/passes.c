@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "kcache/local.h"
+#include "iface/local.h"
 #include "t/lib/tap.h"
 
 static const char *const names[] = {"XDP", "TC"};

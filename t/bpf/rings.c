@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/xsk.h"
-#include "kcache/local.h"
+#include "iface/local.h"
 #include "t/bpf/lab.h"
 #include "t/lib/tap.h"
 

@@ -8,7 +8,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-#include "kcache/local.h"
+#include "iface/local.h"
 #include "t/lib/tap.h"
 
 static const char *const names[] = {"XDP", "TC"};

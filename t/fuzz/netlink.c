@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kcache/hostnet.h"
+#include "iface/hostnet.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

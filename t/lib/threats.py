@@ -233,7 +233,7 @@ ROWS = (
         ("entries_stay", (("bpf/load/tcp.c", r"if \(!has_ended\(tcp, conn\)\)",
                           "if (!has_ended(tcp, conn) || conn)"),),
          "t/bpf/tcp_race.c"),
-        ("entries_never_swept", (("memcached/kcache/monitor.c",
+        ("entries_never_swept", (("memcached/iface/monitor.c",
                                   r"loader_sweep_tcp\(monitor->loader\);", ";"),),
          "t/e2e/kernel/tcp-sweep.t"),
     )),
@@ -282,7 +282,7 @@ ROWS = (
          "t/e2e/kernel/order.t", "native_egress"),
     )),
     ("that the driver sends the replies of native XDP", (
-        ("any_other_end", (("memcached/kcache/sending.c", r"(!veth_limits_mtu\(ifindex\))",
+        ("any_other_end", (("memcached/iface/sending.c", r"(!veth_limits_mtu\(ifindex\))",
                             r"0 && \1"),),
          "t/e2e/kernel/lost-replies.t", "gro_at_the_other_end"),
     )),
@@ -305,7 +305,7 @@ ROWS = (
          "t/e2e/chain/bmc.t", "others_cannot_keep_it_from_starting"),
     )),
     ("that notifications about addresses", (
-        ("messages_of_anybody", (("memcached/kcache/rtnetlink.c", r"if \(from\.nl_pid != 0\)",
+        ("messages_of_anybody", (("memcached/iface/rtnetlink.c", r"if \(from\.nl_pid != 0\)",
                                   "if (0)"),), "t/e2e/kernel/addresses.t",
          "messages_of_other_senders_than_the_kernel"),
     )),
@@ -354,7 +354,7 @@ ROWS = (
          "a_server_that_is_stopped"),
     )),
     ("that interfaces and addresses stay", (
-        ("detached_for_ever", (("memcached/kcache/monitor.c",
+        ("detached_for_ever", (("memcached/iface/monitor.c",
                                 r"unsigned int lost = watched->lost \| "
                                 r"loader_lost\([^;]*;", "unsigned int lost = watched->lost;"),),
          "t/e2e/kernel/interfaces.t", "detached_by_another_process"),

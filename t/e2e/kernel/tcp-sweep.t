@@ -10,7 +10,7 @@ import netns
 import server
 import tap
 
-ENDED, SECONDS = 300, 80 # TCP_SWEEP_S of memcached/kcache/monitor.c, and some
+ENDED, SECONDS = 300, 80 # TCP_SWEEP_S of memcached/iface/monitor.c, and some
 
 
 def one_get(m):

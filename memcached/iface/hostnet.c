@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "iface/hostnet.h"
+
+#include <arpa/inet.h>
+#include <linux/if_addr.h>
+#include <linux/if_ether.h>
+#include <linux/if_link.h>
+#include <linux/rtnetlink.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum { MAC_BYTES = 6, STACK_DEPTH_MAX = 8 };
+
+/* Bytes of a message. */
+struct span {
+    const unsigned char *at;
+    size_t n;
+};
+
+void hostnet_init(struct hostnet *hostnet)
+{
+    *hostnet = (struct hostnet){0};
+}
+
+void hostnet_fini(struct hostnet *hostnet)
+{
+    free(hostnet->links);
+    free(hostnet->addresses);
+    hostnet_init(hostnet);
+}
+
+/* --- messages and attributes --------------------------------------------------- */
+
+static struct span skip(struct span bytes, size_t n)
+{
+    n = n < bytes.n ? n : bytes.n;
+    return (struct span){bytes.at + n, bytes.n - n};
+}
+
+/* Cuts the next message off a datagram. False: there is none; the rest is not a message. */
+static bool next_message(struct span *bytes, struct nlmsghdr *header, struct span *body)
+{
+    if (bytes->n < sizeof(*header))
+        return false;
+    memcpy(header, bytes->at, sizeof(*header));
+    if (header->nlmsg_len < NLMSG_HDRLEN || header->nlmsg_len > bytes->n)
+        return false;
+    *body = (struct span){bytes->at + NLMSG_HDRLEN, header->nlmsg_len - NLMSG_HDRLEN};
+    *bytes = skip(*bytes, NLMSG_ALIGN((size_t)header->nlmsg_len));
+    return true;
+}
+
+/* The attribute `type` in a list; {NULL, 0}: none. The high bits of a type are flags. */
+static struct span find(struct span list, unsigned int type)
+{
+    struct rtattr head;
+
+    while (list.n >= sizeof(head)) {
+        memcpy(&head, list.at, sizeof(head));
+        if (head.rta_len < sizeof(head) || head.rta_len > list.n)
+            break;
+        if ((head.rta_type & NLA_TYPE_MASK) == type)
+            return (struct span){list.at + sizeof(head), head.rta_len - sizeof(head)};
+        list = skip(list, RTA_ALIGN((size_t)head.rta_len));
+    }
+    return (struct span){NULL, 0};
+}
+
+static uint32_t as_u32(struct span value, uint32_t otherwise)
+{
+    if (value.n >= sizeof(otherwise))
+        memcpy(&otherwise, value.at, sizeof(otherwise));
+    return otherwise;
+}
+
+static uint16_t as_u16(struct span value)
+{
+    uint16_t number = 0;
+
+    if (value.n >= sizeof(number))
+        memcpy(&number, value.at, sizeof(number));
+    return number;
+}
+
+static bool text_is(struct span value, const char *text)
+{
+    size_t n = strlen(text);
+
+    return value.n >= n && memcmp(value.at, text, n) == 0 && (value.n == n || !value.at[n]);
+}
+
+/* Makes room for one more element of `size` bytes. */
+static bool reserve(void **rows, size_t n, size_t *room, size_t size)
+{
+    size_t more = *room ? 2 * *room : 16;
+    void *grown;
+
+    if (n < *room)
+        return true;
+    grown = reallocarray(*rows, more, size);
+    if (!grown)
+        return false;
+    *rows = grown;
+    *room = more;
+    return true;
+}
+
+/* --- links ----------------------------------------------------------------------- */
+
+static enum hostnet_kind kind_of(struct span attributes)
+{
+    static const struct {
+        const char *name;
+        enum hostnet_kind kind;
+    } kinds[] = {{"vlan", HOSTNET_VLAN},     {"macvlan", HOSTNET_MACVLAN}, {"bond", HOSTNET_MASTER},
+                 {"bridge", HOSTNET_MASTER}, {"team", HOSTNET_MASTER},     {"vrf", HOSTNET_VRF}};
+    struct span kind = find(find(attributes, IFLA_LINKINFO), IFLA_INFO_KIND);
+    size_t i;
+
+    for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (text_is(kind, kinds[i].name))
+            return kinds[i].kind;
+    return HOSTNET_PLAIN;
+}
+
+/* The tag of a VLAN device's packets. */
+static uint32_t tag_of(struct span attributes)
+{
+    struct span data = find(find(attributes, IFLA_LINKINFO), IFLA_INFO_DATA);
+    uint16_t id = as_u16(find(data, IFLA_VLAN_ID));
+    bool ad = as_u16(find(data, IFLA_VLAN_PROTOCOL)) == htons(ETH_P_8021AD);
+
+    return (id & (MC_VLAN_AD - 1)) | (ad ? MC_VLAN_AD : 0);
+}
+
+static struct hostnet_link read_link(const struct ifinfomsg *info, struct span attributes)
+{
+    struct hostnet_link link = {.ifindex = info->ifi_index,
+                                .up = info->ifi_flags & IFF_UP,
+                                .kind = kind_of(attributes),
+                                .mtu = as_u32(find(attributes, IFLA_MTU), 0),
+                                .master = (int)as_u32(find(attributes, IFLA_MASTER), 0)};
+    struct span name = find(attributes, IFLA_IFNAME), mac = find(attributes, IFLA_ADDRESS);
+
+    if (link.kind == HOSTNET_VLAN)
+        link.tag = tag_of(attributes);
+    if ((link.kind == HOSTNET_VLAN || link.kind == HOSTNET_MACVLAN) &&
+        !find(attributes, IFLA_LINK_NETNSID).at)
+        link.lower = (int)as_u32(find(attributes, IFLA_LINK), 0);
+    memcpy(link.name, name.at ? name.at : (const unsigned char *)"",
+           name.n < sizeof(link.name) ? name.n : sizeof(link.name) - 1);
+    if (mac.n == MAC_BYTES) {
+        link.has_mac = true;
+        memcpy(&link.mac, mac.at, MAC_BYTES);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        link.mac = __builtin_bswap64(link.mac);
+#endif
+    }
+    return link;
+}
+
+static size_t find_link(const struct hostnet *hostnet, int ifindex)
+{
+    size_t i;
+
+    for (i = 0; i < hostnet->nlinks; i++)
+        if (hostnet->links[i].ifindex == ifindex)
+            break;
+    return i;
+}
+
+static void remove_addresses_of(struct hostnet *hostnet, int ifindex)
+{
+    size_t i, kept = 0;
+
+    for (i = 0; i < hostnet->naddresses; i++)
+        if (hostnet->addresses[i].ifindex != ifindex)
+            hostnet->addresses[kept++] = hostnet->addresses[i];
+    hostnet->naddresses = kept;
+}
+
+static bool same_link(const struct hostnet_link *a, const struct hostnet_link *b)
+{
+    return memcmp(a, b, offsetof(struct hostnet_link, reachable)) == 0;
+}
+
+static unsigned int put_link(struct hostnet *hostnet, const struct hostnet_link *link, bool dump)
+{
+    size_t i = dump ? hostnet->nlinks : find_link(hostnet, link->ifindex);
+
+    if (i < hostnet->nlinks && same_link(&hostnet->links[i], link))
+        return 0;
+    if (i == hostnet->nlinks) {
+        if (!reserve((void **)&hostnet->links, i, &hostnet->links_room, sizeof(*link)))
+            return HOSTNET_STALE;
+        hostnet->nlinks++;
+    }
+    hostnet->links[i] = *link;
+    return HOSTNET_LINKS;
+}
+
+static unsigned int take_link(struct hostnet *hostnet, bool new, struct span body, bool dump)
+{
+    struct span attributes = skip(body, NLMSG_ALIGN(sizeof(struct ifinfomsg)));
+    struct hostnet_link link;
+    struct ifinfomsg info;
+    size_t i;
+
+    if (body.n < sizeof(info))
+        return HOSTNET_STALE;
+    memcpy(&info, body.at, sizeof(info));
+    /* Ignores messages of bridges about their ports, and wireless events. */
+    if (info.ifi_family != AF_UNSPEC || find(attributes, IFLA_WIRELESS).at)
+        return 0;
+    if (new) {
+        link = read_link(&info, attributes);
+        return put_link(hostnet, &link, dump);
+    }
+    remove_addresses_of(hostnet, info.ifi_index);
+    i = find_link(hostnet, info.ifi_index);
+    if (i < hostnet->nlinks)
+        hostnet->links[i] = hostnet->links[--hostnet->nlinks];
+    return HOSTNET_LINKS | HOSTNET_ADDRESSES;
+}
+
+const struct hostnet_link *hostnet_link(const struct hostnet *hostnet, int ifindex)
+{
+    size_t i = find_link(hostnet, ifindex);
+
+    return i < hostnet->nlinks ? &hostnet->links[i] : NULL;
+}
+
+const struct hostnet_link *hostnet_link_named(const struct hostnet *hostnet, const char *name)
+{
+    size_t i;
+
+    for (i = 0; i < hostnet->nlinks; i++)
+        if (strcmp(hostnet->links[i].name, name) == 0)
+            return &hostnet->links[i];
+    return NULL;
+}
+
+/* --- addresses --------------------------------------------------------------------- */
+
+static bool read_address(struct span body, struct hostnet_address *out)
+{
+    struct span attributes = skip(body, NLMSG_ALIGN(sizeof(struct ifaddrmsg)));
+    struct span local = find(attributes, IFA_LOCAL), peer = find(attributes, IFA_ADDRESS);
+    struct ifaddrmsg info;
+    size_t n;
+
+    memcpy(&info, body.at, sizeof(info));
+    n = info.ifa_family == AF_INET ? 4 : 16;
+    local = local.at ? local : peer;
+    if ((info.ifa_family != AF_INET && info.ifa_family != AF_INET6) || local.n != n ||
+        (peer.at && peer.n != n))
+        return false;
+    *out = (struct hostnet_address){
+        .ifindex = (int)info.ifa_index, .family = info.ifa_family, .prefix = info.ifa_prefixlen};
+    memcpy(out->local, local.at, n);
+    if (peer.at)
+        memcpy(out->peer, peer.at, n);
+    out->tentative =
+        as_u32(find(attributes, IFA_FLAGS), info.ifa_flags) & (IFA_F_TENTATIVE | IFA_F_DADFAILED);
+    return true;
+}
+
+static bool same_address(const struct hostnet_address *a, const struct hostnet_address *b)
+{
+    return memcmp(a, b, offsetof(struct hostnet_address, tentative)) == 0;
+}
+
+static unsigned int put_address(struct hostnet *hostnet, const struct hostnet_address *address,
+                                bool dump)
+{
+    size_t i = dump ? hostnet->naddresses : 0;
+
+    while (i < hostnet->naddresses && !same_address(&hostnet->addresses[i], address))
+        i++;
+    if (i < hostnet->naddresses && hostnet->addresses[i].tentative == address->tentative)
+        return 0;
+    if (i == hostnet->naddresses) {
+        if (!reserve((void **)&hostnet->addresses, i, &hostnet->addresses_room, sizeof(*address)))
+            return HOSTNET_STALE;
+        hostnet->naddresses++;
+    }
+    hostnet->addresses[i] = *address;
+    return HOSTNET_ADDRESSES;
+}
+
+static unsigned int take_address(struct hostnet *hostnet, bool new, struct span body, bool dump)
+{
+    struct hostnet_address address;
+    size_t i, kept = 0;
+
+    if (body.n < sizeof(struct ifaddrmsg))
+        return HOSTNET_STALE;
+    if (!read_address(body, &address))
+        return 0;
+    if (new)
+        return put_address(hostnet, &address, dump);
+    for (i = 0; i < hostnet->naddresses; i++)
+        if (!same_address(&hostnet->addresses[i], &address))
+            hostnet->addresses[kept++] = hostnet->addresses[i];
+    hostnet->naddresses = kept;
+    return HOSTNET_ADDRESSES;
+}
+
+/* --- datagrams ----------------------------------------------------------------------- */
+
+static unsigned int take_message(struct hostnet *hostnet, const struct nlmsghdr *header,
+                                 struct span body, bool dump)
+{
+    /* The kernel's tables changed during the dump. */
+    unsigned int changes = header->nlmsg_flags & NLM_F_DUMP_INTR ? HOSTNET_STALE : 0;
+
+    switch (header->nlmsg_type) {
+    case RTM_NEWLINK:
+    case RTM_DELLINK:
+        return changes | take_link(hostnet, header->nlmsg_type == RTM_NEWLINK, body, dump);
+    case RTM_NEWADDR:
+    case RTM_DELADDR:
+        return changes | take_address(hostnet, header->nlmsg_type == RTM_NEWADDR, body, dump);
+    case NLMSG_DONE:
+        return changes | HOSTNET_END;
+    case NLMSG_ERROR:
+    case NLMSG_OVERRUN:
+        return changes | HOSTNET_STALE | HOSTNET_END;
+    default:
+        return changes;
+    }
+}
+
+unsigned int hostnet_update(struct hostnet *hostnet, const void *bytes, size_t n, bool dump)
+{
+    struct span left = {bytes, n}, body;
+    struct nlmsghdr header;
+    unsigned int changes = 0;
+
+    while (next_message(&left, &header, &body))
+        changes |= take_message(hostnet, &header, body, dump);
+    return left.n ? changes | HOSTNET_STALE : changes;
+}
+
+/* --- local addresses ------------------------------------------------------------------- */
+
+static bool is_attached(const struct hostnet_scope *scope, int ifindex)
+{
+    size_t i;
+
+    for (i = 0; i < scope->nifindexes; i++)
+        if (scope->ifindexes[i] == ifindex)
+            return true;
+    return false;
+}
+
+static bool in_vrf(const struct hostnet *hostnet, const struct hostnet_link *link)
+{
+    const struct hostnet_link *master = link->master ? hostnet_link(hostnet, link->master) : NULL;
+
+    return link->kind == HOSTNET_VRF || (master && master->kind == HOSTNET_VRF);
+}
+
+/* Marks `to` as reachable by packets of `from`, or some of them. False: no change. */
+static bool propagate_link(struct hostnet *hostnet, const struct hostnet_link *from,
+                           struct hostnet_link *to)
+{
+    uint32_t tags = from->tags;
+
+    if (to->kind == HOSTNET_VLAN && tags >> 16)
+        return false; /* a third tag */
+    if (to->kind == HOSTNET_VLAN)
+        tags = tags ? tags | to->tag << 16 : to->tag;
+    if (to->reachable || !to->up || in_vrf(hostnet, to))
+        return false;
+    to->reachable = true;
+    to->tags = tags;
+    return true;
+}
+
+/* Marks interfaces one level above reachable ones. False: no change. */
+static bool propagate(struct hostnet *hostnet)
+{
+    bool more = false;
+    size_t i, other;
+
+    for (i = 0; i < hostnet->nlinks; i++) {
+        struct hostnet_link *link = &hostnet->links[i];
+
+        other = find_link(hostnet, link->reachable ? link->master : link->lower);
+        if (other == hostnet->nlinks)
+            continue;
+        if (!link->reachable && hostnet->links[other].reachable)
+            more |= propagate_link(hostnet, &hostnet->links[other], link);
+        else if (link->reachable && hostnet->links[other].kind == HOSTNET_MASTER)
+            more |= propagate_link(hostnet, link, &hostnet->links[other]);
+    }
+    return more;
+}
+
+/*
+ * Marks the interfaces whose packets may arrive by an attached one: itself, its members, and the
+ * interfaces above these, level by level.
+ */
+static void mark_reachable(struct hostnet *hostnet, const struct hostnet_scope *scope)
+{
+    unsigned int height = 0;
+    size_t i;
+
+    for (i = 0; i < hostnet->nlinks; i++) {
+        struct hostnet_link *link = &hostnet->links[i];
+
+        link->reachable = (is_attached(scope, link->ifindex) ||
+                           (link->master && is_attached(scope, link->master))) &&
+                          !in_vrf(hostnet, link);
+        link->tags = 0;
+    }
+    while (height < STACK_DEPTH_MAX && propagate(hostnet))
+        height++;
+}
+
+static bool is_wanted(const struct hostnet_scope *scope, const struct hostnet_address *address)
+{
+    struct in6_addr wanted = {{{[10] = 0xff, [11] = 0xff}}}, all = wanted;
+    size_t i;
+
+    if (address->family == AF_INET) {
+        memcpy(&wanted.s6_addr[12], address->local, 4);
+    } else {
+        memcpy(&wanted, address->local, sizeof(wanted));
+        all = in6addr_any;
+    }
+    for (i = 0; i < scope->nlisten; i++)
+        if (IN6_ARE_ADDR_EQUAL(&scope->listen[i], &wanted) ||
+            IN6_ARE_ADDR_EQUAL(&scope->listen[i], &all))
+            return true;
+    return false;
+}
+
+/*
+ * Whether the network stack accepts packets to the address: IPv4 on any interface, also one that is
+ * down; IPv6 only after duplicate address detection, and while its interface is up. Link-local
+ * addresses (fe80::) can belong to another machine on another link: the server answers those.
+ */
+static bool is_ours(const struct hostnet *hostnet, const struct hostnet_scope *scope,
+                    const struct hostnet_address *address)
+{
+    const struct hostnet_link *link = hostnet_link(hostnet, address->ifindex);
+    struct in6_addr v6;
+
+    if (!link || in_vrf(hostnet, link) || address->tentative || !is_wanted(scope, address))
+        return false;
+    memcpy(&v6, address->local, sizeof(v6));
+    return address->family == AF_INET || (link->up && !IN6_IS_ADDR_LINKLOCAL(&v6));
+}
+
+/* False: there is no room. */
+static bool add_v4(struct mc_local *out, const uint8_t *bytes)
+{
+    uint32_t address, i;
+
+    memcpy(&address, bytes, sizeof(address));
+    for (i = 0; i < out->n4; i++)
+        if (out->v4[i] == address)
+            return true;
+    if (!address || out->n4 == MC_MAX_ADDRESSES)
+        return !address;
+    out->v4[out->n4++] = address;
+    return true;
+}
+
+static bool add_v6(struct mc_local *out, const uint8_t *bytes)
+{
+    uint32_t i;
+
+    for (i = 0; i < out->n6; i++)
+        if (memcmp(out->v6[i], bytes, sizeof(out->v6[i])) == 0)
+            return true;
+    if (out->n6 == MC_MAX_ADDRESSES)
+        return false;
+    memcpy(out->v6[out->n6++], bytes, sizeof(out->v6[0]));
+    return true;
+}
+
+static bool add_mac(struct mc_local *out, uint64_t mac)
+{
+    uint32_t i;
+
+    for (i = 0; i < out->nmacs; i++)
+        if (out->macs[i] == mac)
+            return true;
+    if (out->nmacs == MC_MAX_MACS)
+        return false;
+    out->macs[out->nmacs++] = mac;
+    return true;
+}
+
+static bool add_vlan(struct mc_local *out, uint32_t tags)
+{
+    uint32_t i;
+
+    for (i = 0; i < out->nvlans; i++)
+        if (out->vlans[i] == tags)
+            return true;
+    if (out->nvlans == MC_MAX_VLANS)
+        return false;
+    out->vlans[out->nvlans++] = tags;
+    return true;
+}
+
+static size_t add_addresses(const struct hostnet *hostnet, const struct hostnet_scope *scope,
+                            bool reachable, struct mc_local *out)
+{
+    size_t i, left_out = 0;
+
+    for (i = 0; i < hostnet->naddresses; i++) {
+        const struct hostnet_address *address = &hostnet->addresses[i];
+
+        if (!is_ours(hostnet, scope, address) ||
+            hostnet_link(hostnet, address->ifindex)->reachable != reachable)
+            continue;
+        left_out += !(address->family == AF_INET ? add_v4(out, address->local)
+                                                 : add_v6(out, address->local));
+    }
+    return left_out;
+}
+
+/* MAC addresses and VLANs of the attached interfaces, or of those above and below. */
+static size_t add_macs_and_vlans(const struct hostnet *hostnet, const struct hostnet_scope *scope,
+                                 bool attached, struct mc_local *out)
+{
+    size_t i, left_out = 0;
+
+    for (i = 0; i < hostnet->nlinks; i++) {
+        const struct hostnet_link *link = &hostnet->links[i];
+
+        if (!link->reachable || is_attached(scope, link->ifindex) != attached)
+            continue;
+        if (link->has_mac)
+            left_out += !add_mac(out, link->mac);
+        if (link->tags)
+            left_out += !add_vlan(out, link->tags);
+    }
+    return left_out;
+}
+
+/* The least MTU of reachable interfaces: a larger packet would be fragmented. 0: no limit. */
+static uint32_t least_mtu(const struct hostnet *hostnet)
+{
+    uint32_t least = 0;
+    size_t i;
+
+    for (i = 0; i < hostnet->nlinks; i++) {
+        const struct hostnet_link *link = &hostnet->links[i];
+
+        if (link->reachable && link->mtu && (!least || link->mtu < least))
+            least = link->mtu;
+    }
+    return least;
+}
+
+size_t hostnet_local(struct hostnet *hostnet, const struct hostnet_scope *scope,
+                     struct mc_local *out)
+{
+    mark_reachable(hostnet, scope);
+    memset(out, 0, sizeof(*out));
+    out->mtu = least_mtu(hostnet);
+    return add_addresses(hostnet, scope, true, out) + add_addresses(hostnet, scope, false, out) +
+           add_macs_and_vlans(hostnet, scope, true, out) +
+           add_macs_and_vlans(hostnet, scope, false, out);
+}
+
+size_t hostnet_ports(const struct hostnet *hostnet, const struct hostnet_scope *scope,
+                     struct mc_way_port *out)
+{
+    size_t i, n = 0;
+
+    for (i = 0; i < hostnet->nlinks && n < MC_WAY_PORTS; i++) {
+        const struct hostnet_link *link = &hostnet->links[i];
+
+        if (link->master && is_attached(scope, link->master) && !is_attached(scope, link->ifindex))
+            out[n++] = (struct mc_way_port){(uint32_t)link->ifindex, (uint32_t)link->master};
+    }
+    return n;
+}

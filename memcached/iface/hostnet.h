@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * hostnet: the host's network as rtnetlink reports it: its interfaces, its addresses, and the local
+ * addresses for the kernel programs (struct mc_local).
+ *
+ * Pure: parses messages into a model, makes no system call and accepts any bytes. One thread at a
+ * time.
+ */
+#ifndef IFACE_HOSTNET_H
+#define IFACE_HOSTNET_H
+
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bpf/shared/layout.h"
+
+/* How an interface relates to those below and above it. */
+enum hostnet_kind {
+    HOSTNET_PLAIN,
+    HOSTNET_VLAN,    /* gets the packets of the interface below that have its tag */
+    HOSTNET_MACVLAN, /* macvlan: those to its MAC address */
+    HOSTNET_MASTER,  /* bond, team, bridge: gets the packets of its members */
+    HOSTNET_VRF,     /* a routing domain of its own: the server's sockets get nothing from it */
+};
+
+struct hostnet_link {
+    int ifindex;
+    int lower;  /* index of the interface below; 0: in another namespace, or not relevant */
+    int master; /* index, 0: none */
+    enum hostnet_kind kind;
+    uint32_t tag; /* of HOSTNET_VLAN; format of struct mc_local */
+    uint32_t mtu;
+    uint64_t mac; /* as in struct mc_local */
+    char name[IF_NAMESIZE];
+    bool up;
+    bool has_mac;
+    /* Of hostnet_local: what comes in by an attached interface with these tags is its packet. */
+    bool reachable;
+    uint32_t tags;
+};
+
+struct hostnet_address {
+    int ifindex;
+    uint8_t family; /* AF_INET or AF_INET6 */
+    uint8_t prefix;
+    uint16_t zero;
+    uint8_t local[16], peer[16]; /* network order; IPv4 in the first four */
+    uint32_t tentative; /* not, or not yet, usable; last, because it is no part of the key */
+};
+
+struct hostnet {
+    struct hostnet_link *links;
+    size_t nlinks, links_room;
+    struct hostnet_address *addresses;
+    size_t naddresses, addresses_room;
+};
+
+/* The effects of messages, as bits. */
+enum {
+    HOSTNET_LINKS = 1 << 0,     /* the links have changed */
+    HOSTNET_ADDRESSES = 1 << 1, /* the addresses have changed */
+    HOSTNET_END = 1 << 2,       /* the end of a dump */
+    HOSTNET_STALE = 1 << 3,     /* the model may be wrong: dump again */
+};
+
+/* Makes an empty model. */
+void hostnet_init(struct hostnet *hostnet);
+void hostnet_fini(struct hostnet *hostnet);
+
+/*
+ * Applies one datagram. dump: it is part of a dump into an empty model, so that everything in it is
+ * new.
+ */
+unsigned int hostnet_update(struct hostnet *hostnet, const void *bytes, size_t n, bool dump);
+
+/* NULL: no such link. Valid until the next hostnet_update. */
+const struct hostnet_link *hostnet_link(const struct hostnet *hostnet, int ifindex);
+const struct hostnet_link *hostnet_link_named(const struct hostnet *hostnet, const char *name);
+
+/* Which addresses and interfaces count as local. */
+struct hostnet_scope {
+    /* The server's listening addresses, IPv4 mapped into IPv6; :: and ::ffff:0.0.0.0: all. */
+    const struct in6_addr *listen;
+    size_t nlisten;
+    const int *ifindexes; /* interfaces with attached programs */
+    size_t nifindexes;
+};
+
+/*
+ * The addresses of the scope that the machine has, those of the attached interfaces first, and the
+ * MAC addresses and VLANs by which packets to us may come in there, and the least MTU on their way.
+ * tags_hidden stays 0. How many did not fit.
+ */
+size_t hostnet_local(struct hostnet *hostnet, const struct hostnet_scope *scope,
+                     struct mc_local *out);
+
+/*
+ * Finds the interfaces whose replies leave by an attached one: its members, such as a bond's ports,
+ * which native XDP reports as the ingress interface. Returns how many, up to MC_WAY_PORTS.
+ */
+size_t hostnet_ports(const struct hostnet *hostnet, const struct hostnet_scope *scope,
+                     struct mc_way_port *out);
+
+#endif

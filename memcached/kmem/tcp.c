@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "kmem/tcp.h"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+#include "bpf/load/loader.h"
+
+enum {
+    PATIENCE_MS = 500,   /* that segments may go without translation, or a socket be silent */
+    LATEST_ACK_MS = 300, /* after which a socket has acknowledged data */
+    CLOCKS_MS = 20,      /* by which the clocks of the programs and of sockets may differ */
+    CERTAIN_MS = 3000,   /* the same, where it is not known what it has received */
+};
+
+/* The server serves the connection in any case: a failure is logged once. */
+static void report_refusal(struct tcp *tcp, int error)
+{
+    if (!__atomic_exchange_n(&tcp->refused, true, __ATOMIC_RELAXED))
+        log_write(
+            "bmc: the kernel cannot follow a TCP connection (%s): the server answers on it, and "
+            "on others like it",
+            strerror(error));
+}
+
+static struct mc_tcp_slot *open_slot(struct boundaries *boundaries, int socket)
+{
+    struct tcp *tcp = (struct tcp *)boundaries;
+    struct mc_tcp_tag tag;
+    bool follows = __atomic_load_n(&tcp->follows, __ATOMIC_RELAXED);
+    struct mc_tcp_slot *slot = follows ? slots_get(&tcp->slots, &tag) : NULL;
+    int rc = slot ? loader_tcp_tag(tcp->loader, socket, &tag) : 0;
+
+    if (!rc)
+        return slot;
+    loader_tcp_untag(tcp->loader, slot);
+    slots_put(&tcp->slots, slot);
+    report_refusal(tcp, -rc);
+    return NULL;
+}
+
+static void close_slot(struct boundaries *boundaries, struct mc_tcp_slot *slot)
+{
+    struct tcp *tcp = (struct tcp *)boundaries;
+
+    loader_tcp_untag(tcp->loader, slot);
+    slots_put(&tcp->slots, slot);
+}
+
+/*
+ * Whether a socket has acknowledged what it was given, and the programs on egress did not see it.
+ * It is given more than it takes: a segment whose checksum is wrong, or that a filter drops.
+ */
+static bool has_acknowledged(const struct loader *loader, int socket, const struct tcp_info *info,
+                             uint32_t age)
+{
+    int64_t unseen;
+
+    if (info->tcpi_last_data_recv <= LATEST_ACK_MS)
+        return false;
+    unseen = loader_tcp_unseen(loader, socket, info->tcpi_bytes_received);
+    return unseen < 0 ? age > CERTAIN_MS : unseen > 0;
+}
+
+/*
+ * A client has acknowledged all that there is: its socket owes it nothing, and is not asked again
+ * until the client's next segment. The programs note that one unless `owed` is set. If it comes
+ * before `owed` is 0, it is data, so that `owed` has changed, or an acknowledgement, which this
+ * socket has nothing to add to: only the thread that calls this writes to it.
+ */
+static void settle(struct mc_tcp_slot *slot, uint32_t owed, const struct tcp_info *info)
+{
+    if (!(owed & MC_TCP_OWED_ACK) && !info->tcpi_unacked && !info->tcpi_notsent_bytes)
+        __atomic_compare_exchange_n(&slot->owed, &owed, 0, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
+}
+
+static bool is_lost(struct boundaries *boundaries, struct mc_tcp_slot *slot, int socket)
+{
+    const struct loader *loader = ((struct tcp *)boundaries)->loader;
+    uint32_t lost = __atomic_load_n(&slot->lost, __ATOMIC_RELAXED);
+    uint32_t owed = __atomic_load_n(&slot->owed, __ATOMIC_RELAXED), age;
+    struct tcp_info info;
+    socklen_t n = sizeof(info);
+
+    if (lost && loader_tcp_age(loader, lost) > PATIENCE_MS)
+        return true;
+    age = owed ? loader_tcp_age(loader, owed) : 0;
+    if (age <= PATIENCE_MS || getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &n))
+        return false;
+    /* Data, or an acknowledgement, which the programs on egress have not seen by now, either. */
+    if (info.tcpi_last_data_sent + CLOCKS_MS < age ||
+        (owed & MC_TCP_OWED_ACK && has_acknowledged(loader, socket, &info, age)))
+        return __atomic_load_n(&slot->owed, __ATOMIC_RELAXED) == owed;
+    settle(slot, owed, &info);
+    return false;
+}
+
+static bool forget(struct boundaries *boundaries, int socket, struct boundaries_numbers *out)
+{
+    struct tcp *tcp = (struct tcp *)boundaries;
+
+    return !loader_tcp_forget(tcp->loader, socket, out->seq, &out->ack);
+}
+
+static void count_lost(struct boundaries *boundaries)
+{
+    struct tcp *tcp = (struct tcp *)boundaries;
+
+    if (!__atomic_exchange_n(&tcp->lost, true, __ATOMIC_RELAXED))
+        log_write("bmc: segments of a TCP connection leave or arrive by a way without the kernel "
+                  "programs: it is reset, as others like it (see tcp_reset of `stats bmc`)");
+    __atomic_fetch_add(&tcp->nresets, 1, __ATOMIC_RELAXED);
+}
+
+int tcp_init(struct tcp *tcp, struct loader *loader, uint32_t n)
+{
+    *tcp = (struct tcp){.boundaries = {open_slot, close_slot, is_lost, forget, count_lost},
+                        .loader = loader};
+    return slots_init(&tcp->slots, loader_tcp_slots(loader), n);
+}
+
+void tcp_follow(struct tcp *tcp)
+{
+    __atomic_store_n(&tcp->follows, true, __ATOMIC_RELAXED);
+}
+
+bool tcp_unfollow(struct tcp *tcp)
+{
+    return __atomic_exchange_n(&tcp->follows, false, __ATOMIC_RELAXED);
+}
+
+uint64_t tcp_resets(const struct tcp *tcp)
+{
+    return __atomic_load_n(&tcp->nresets, __ATOMIC_RELAXED);
+}
+
+void tcp_fini(struct tcp *tcp)
+{
+    slots_fini(&tcp->slots);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tcp: the server's side of answering on TCP connections: gives each a slot, and tells the programs
+ * which by an entry that waits for the connection's first reply.
+ *
+ * tcp_init before the server's threads; the boundaries from any of them.
+ */
+#ifndef KMEM_TCP_H
+#define KMEM_TCP_H
+
+#include <stdbool.h>
+
+#include "base/boundaries.h"
+#include "kmem/slots.h"
+
+struct loader;
+
+struct tcp {
+    struct boundaries boundaries;
+    struct loader *loader;
+    struct slots slots;
+    bool follows;     /* connections that are accepted get slots; atomic */
+    bool refused;     /* a tag was; atomic */
+    bool lost;        /* a connection was reset because it was lost, which is logged once; atomic */
+    uint64_t nresets; /* of them; atomic */
+};
+
+/* The most slots that the programs can have. */
+enum { TCP_SLOTS_MAX = MC_TCP_CONNECTIONS_MAX };
+
+/* After loader_open_tcp with n slots. 0 or -ENOMEM. */
+int tcp_init(struct tcp *tcp, struct loader *loader, uint32_t n);
+void tcp_fini(struct tcp *tcp);
+/* Connections that are accepted from now on get slots. */
+void tcp_follow(struct tcp *tcp);
+/* None from now on. Whether some may have one. */
+bool tcp_unfollow(struct tcp *tcp);
+/* Connections that were reset because their segments took a way without the programs. */
+uint64_t tcp_resets(const struct tcp *tcp);
+
+#endif
