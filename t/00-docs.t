@@ -151,6 +151,14 @@ def entries_have_the_sizes_that_are_stated():
 
 
 @tap.case
+def counters_are_described_as_in_their_list():
+    made = subprocess.run([os.path.join(SRCDIR, "doc/counters"), "--check"], capture_output=True,
+                          text=True, check=False)
+    tap.is_((made.returncode, made.stdout + made.stderr), (0, ""),
+            "no document differs: doc/counters")
+
+
+@tap.case
 def one_kernel_is_the_oldest():
     for path, pattern in STATED.items():
         stated = re.search(pattern, read(path))

@@ -46,7 +46,7 @@ def read(path):
 
 
 def is_code(path):
-    if path.endswith((".c", ".h", ".ac", ".am", ".mk", ".m4", ".py", ".sh", ".t")):
+    if path.endswith((".c", ".h", ".def", ".ac", ".am", ".mk", ".m4", ".py", ".sh", ".t")):
         return True
     if path.endswith((".md", ".json", ".txt")) or "." in os.path.basename(path):
         return False

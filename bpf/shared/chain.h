@@ -35,6 +35,8 @@
 #endif
 #include <linux/types.h>
 
+#include "bpf/shared/counters.def"
+
 enum {
     CHAIN_WIRE = 64,    /* bytes of an entry's text in its bucket, */
     CHAIN_MEDIUM = 448, /* in a medium block, */
@@ -152,29 +154,7 @@ struct chain_settings {
 };
 
 /* Counters of the chain beside those in mc_counts; one row for each CPU. */
-enum chain_count {
-    CHAIN_FILLS,
-    CHAIN_FILL_NOT_ASKED, /* replies for which no ask is known */
-    CHAIN_FILL_WRITING,   /* a write was in flight, or had been since the request */
-    CHAIN_FILL_SIZE,      /* key or value too long, or more than one datagram */
-    CHAIN_FILL_FORM,      /* not a reply to a get that the chain can parse */
-    CHAIN_FILL_BUSY,      /* another CPU was filling the entry */
-    CHAIN_FOREIGN,        /* left from the server's port, but the server did not send it */
-    CHAIN_MISS_EMPTY,     /* gets that were passed: the bucket has another key or none, */
-    CHAIN_MISS_WRITTEN,   /* its key was written since, */
-    CHAIN_MISS_AGE,       /* or is too old */
-    CHAIN_WRITES_SEEN,    /* commands that close a gate */
-    CHAIN_WRITES_ENDED,   /* their replies */
-    CHAIN_WRITES_LATE,    /* given up, since no reply came in time */
-    CHAIN_CLOSED_ALL,  /* times that everything was invalidated: by a command such as flush_all, */
-    CHAIN_UNFOLLOWED,  /* segments that could not be followed */
-    CHAIN_NO_SOCKET,   /* segments that no socket here will read: not parsed */
-    CHAIN_CONNECTIONS, /* that were followed from their start, */
-    CHAIN_LOST,        /* and from some point on no more, */
-    CHAIN_FOUND,       /* until a resync */
-    CHAIN_RETRANSMITTED, /* retransmitted segments */
-    CHAIN_COUNTS
-};
+enum chain_count { CHAIN_COUNTERS(COUNTER_CONSTANT) CHAIN_COUNTS };
 
 /* One row for each CPU, the first in the memory of the programs (map chain_scratch_map). */
 struct chain_counts {

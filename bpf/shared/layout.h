@@ -33,6 +33,8 @@
 #include <stddef.h>
 #endif
 
+#include "bpf/shared/counters.def"
+
 /* Sizes: bytes unless the name says otherwise. */
 enum {
     MC_PAGE_BYTES = 1 << 20,
@@ -359,39 +361,7 @@ struct mc_way_port {
  * One row for each CPU: what the kernel programs count. The server adds the rows up. Rows are
  * written by their own CPU only.
  */
-enum mc_count {
-    MC_COUNT_SEEN, /* packets to our port and address */
-    MC_COUNT_ANSWERED_XDP,
-    MC_COUNT_ANSWERED_TC,
-    MC_COUNT_KEYS, /* keys in answered requests: hits + misses */
-    MC_COUNT_HITS,
-    MC_COUNT_MISSES,
-    MC_COUNT_BYTES_READ,    /* UDP payload of answered requests */
-    MC_COUNT_BYTES_WRITTEN, /* UDP payload of the answers */
-    MC_COUNT_RING,          /* of the passed: went into a ring of AF_XDP, */
-    MC_COUNT_RING_FULL,     /* or would have, but found it full */
-    /* Passed to the server, by reason. */
-    MC_COUNT_PASS_COMMAND, /* no get, or one of a form that only the server knows */
-    MC_COUNT_PASS_FRAME,   /* UDP frame header, short or of several datagrams */
-    MC_COUNT_PASS_PACKET,  /* fragment, IP options, bad length */
-    MC_COUNT_PASS_REQUEST, /* malformed, or more keys than we answer */
-    MC_COUNT_PASS_ITEM,    /* chunked, on flash, stale */
-    MC_COUNT_PASS_EXPIRED, /* expired or flushed: the server decides */
-    MC_COUNT_PASS_SIZE,    /* the reply is over one datagram */
-    MC_COUNT_PASS_ROOM,    /* no room in the frame (TC may answer) */
-    MC_COUNT_PASS_BUSY,    /* the bucket kept moving, or its chain is long */
-    MC_COUNT_PASS_BYPASS,  /* the server asked for everything */
-    MC_COUNT_PASS_SOURCE,  /* a source that we do not answer */
-    MC_COUNT_PASS_ERROR,   /* a helper failed */
-    MC_COUNT_PASS_STOPPED, /* the server does not run */
-    /* By the guard: allow= does not name the source; its rate= is used up; amplification=. */
-    MC_COUNT_PASS_ALLOW,
-    MC_COUNT_PASS_RATE,
-    MC_COUNT_PASS_AMPLIFICATION,
-    MC_COUNT_PASS_MAC, /* to a MAC address or a VLAN that is not ours */
-    MC_COUNT_PASS_WAY, /* the stack has not lately replied to the source by this interface */
-    MC_COUNTS
-};
+enum mc_count { MC_COUNTERS(COUNTER_CONSTANT) MC_COUNTS };
 
 struct mc_counts {
     __u64 count[32];

@@ -192,28 +192,7 @@ struct mc_tcp_removal {
 /* --- counts ----------------------------------------------------------------------------------- */
 
 /* What the programs count; a row for each CPU. */
-enum mc_tcp_count {
-    MC_TCP_CONNECTIONS,  /* that the programs have begun to follow */
-    MC_TCP_ANSWERED_XDP, /* requests */
-    MC_TCP_ANSWERED_TC,
-    MC_TCP_RESENT,        /* replies that were sent once more */
-    MC_TCP_BYTES_READ,    /* of answered requests */
-    MC_TCP_BYTES_WRITTEN, /* of their replies */
-    MC_TCP_PASS_COMMAND,  /* no get, or one of a form that only the server knows */
-    MC_TCP_PASS_SEGMENT,  /* flags, options, a checksum that is wrong, or not a whole request */
-    MC_TCP_PASS_BOUNDARY, /* the server has not finished what came before, or the client has not
-                             received all replies to it */
-    MC_TCP_PASS_UNACKED,  /* a reply of the kernel is not acknowledged yet */
-    MC_TCP_PASS_WINDOW,   /* the reply does not fit the client's window or segment size */
-    MC_TCP_PASS_WAY,      /* replies leave by another interface or to another MAC address */
-    MC_TCP_PASS_KEPT,     /* no room to keep the reply */
-    MC_TCP_PASS_LOOKUP,   /* the item is chunked, on flash, stale, expired, being changed, ... */
-    MC_TCP_PASS_BYPASS,   /* the server asked for everything, or does not run */
-    MC_TCP_PASS_ROOM,     /* no room in the frame: TC may answer */
-    MC_TCP_DROPPED,       /* segments that cannot be mapped; their sender sends them again */
-    MC_TCP_LOST,          /* segments that the programs did not see, dropped before the socket */
-    MC_TCP_COUNTS
-};
+enum mc_tcp_count { MC_TCP_COUNTERS(COUNTER_CONSTANT) MC_TCP_COUNTS };
 
 struct mc_tcp_counts {
     __u64 count[32];

@@ -11,81 +11,9 @@ struct report {
     void *context;
 };
 
-/* In the order of enum mc_count. */
-static const char *const count_names[MC_COUNTS] = {
-    [MC_COUNT_SEEN] = "packets_seen",
-    [MC_COUNT_ANSWERED_XDP] = "answered_xdp",
-    [MC_COUNT_ANSWERED_TC] = "answered_tc",
-    [MC_COUNT_KEYS] = "keys",
-    [MC_COUNT_HITS] = "hits",
-    [MC_COUNT_MISSES] = "misses",
-    [MC_COUNT_BYTES_READ] = "bytes_read",
-    [MC_COUNT_BYTES_WRITTEN] = "bytes_written",
-    [MC_COUNT_PASS_COMMAND] = "pass_command",
-    [MC_COUNT_PASS_FRAME] = "pass_frame",
-    [MC_COUNT_PASS_PACKET] = "pass_packet",
-    [MC_COUNT_PASS_REQUEST] = "pass_request",
-    [MC_COUNT_PASS_ITEM] = "pass_item",
-    [MC_COUNT_PASS_EXPIRED] = "pass_expired",
-    [MC_COUNT_PASS_SIZE] = "pass_size",
-    [MC_COUNT_PASS_ROOM] = "pass_room",
-    [MC_COUNT_PASS_BUSY] = "pass_busy",
-    [MC_COUNT_PASS_BYPASS] = "pass_bypass",
-    [MC_COUNT_PASS_SOURCE] = "pass_source",
-    [MC_COUNT_PASS_ERROR] = "pass_error",
-    [MC_COUNT_PASS_STOPPED] = "pass_stopped",
-    [MC_COUNT_PASS_ALLOW] = "pass_allow",
-    [MC_COUNT_PASS_RATE] = "pass_rate",
-    [MC_COUNT_PASS_AMPLIFICATION] = "pass_amplification",
-    [MC_COUNT_PASS_MAC] = "pass_mac",
-    [MC_COUNT_PASS_WAY] = "pass_way",
-};
-
-/* In the order of enum mc_tcp_count. */
-static const char *const tcp_names[MC_TCP_COUNTS] = {
-    [MC_TCP_CONNECTIONS] = "tcp_connections",
-    [MC_TCP_ANSWERED_XDP] = "tcp_answered_xdp",
-    [MC_TCP_ANSWERED_TC] = "tcp_answered_tc",
-    [MC_TCP_RESENT] = "tcp_resent",
-    [MC_TCP_BYTES_READ] = "tcp_bytes_read",
-    [MC_TCP_BYTES_WRITTEN] = "tcp_bytes_written",
-    [MC_TCP_PASS_COMMAND] = "tcp_pass_command",
-    [MC_TCP_PASS_SEGMENT] = "tcp_pass_segment",
-    [MC_TCP_PASS_BOUNDARY] = "tcp_pass_boundary",
-    [MC_TCP_PASS_UNACKED] = "tcp_pass_unacked",
-    [MC_TCP_PASS_WINDOW] = "tcp_pass_window",
-    [MC_TCP_PASS_WAY] = "tcp_pass_way",
-    [MC_TCP_PASS_KEPT] = "tcp_pass_kept",
-    [MC_TCP_PASS_LOOKUP] = "tcp_pass_lookup",
-    [MC_TCP_PASS_BYPASS] = "tcp_pass_bypass",
-    [MC_TCP_PASS_ROOM] = "tcp_pass_room",
-    [MC_TCP_DROPPED] = "tcp_dropped",
-    [MC_TCP_LOST] = "tcp_untranslated",
-};
-
-/* In the order of enum chain_count. */
-static const char *const chain_names[CHAIN_COUNTS] = {
-    [CHAIN_FILLS] = "fills",
-    [CHAIN_FILL_NOT_ASKED] = "fill_not_asked",
-    [CHAIN_FILL_WRITING] = "fill_writing",
-    [CHAIN_FILL_SIZE] = "fill_size",
-    [CHAIN_FILL_FORM] = "fill_form",
-    [CHAIN_FILL_BUSY] = "fill_busy",
-    [CHAIN_FOREIGN] = "foreign",
-    [CHAIN_MISS_EMPTY] = "miss_empty",
-    [CHAIN_MISS_WRITTEN] = "miss_written",
-    [CHAIN_MISS_AGE] = "miss_age",
-    [CHAIN_WRITES_SEEN] = "writes_seen",
-    [CHAIN_WRITES_ENDED] = "writes_ended",
-    [CHAIN_WRITES_LATE] = "writes_late",
-    [CHAIN_CLOSED_ALL] = "closed_all",
-    [CHAIN_UNFOLLOWED] = "unfollowed",
-    [CHAIN_NO_SOCKET] = "no_socket",
-    [CHAIN_CONNECTIONS] = "connections",
-    [CHAIN_LOST] = "lost",
-    [CHAIN_FOUND] = "found",
-    [CHAIN_RETRANSMITTED] = "retransmitted",
-};
+static const char *const count_names[MC_COUNTS] = {MC_COUNTERS(COUNTER_KEY)};
+static const char *const tcp_names[MC_TCP_COUNTS] = {MC_TCP_COUNTERS(COUNTER_KEY)};
+static const char *const chain_names[CHAIN_COUNTS] = {CHAIN_COUNTERS(COUNTER_KEY)};
 
 static __attribute__((format(printf, 3, 4))) void add(const struct report *out, const char *name,
                                                       const char *format, ...)
@@ -177,24 +105,35 @@ static void add_chain(const struct report *out, const struct kcache_stats *stats
     add(out, "chain_bytes", "%" PRIu64, stats->chain_bytes);
 }
 
-/* With xsk=on. */
-static void add_rings(const struct report *out, const struct kcache_stats *stats)
+static void add_counts(const struct report *out, const char *const *names, const __u64 *counts,
+                       size_t n)
 {
-    add(out, "xsk_rings", "%zu", stats->nrings);
-    add(out, "xsk_received", "%" PRIu64, (uint64_t)stats->counts.count[MC_COUNT_RING]);
-    add(out, "xsk_full", "%" PRIu64, (uint64_t)stats->counts.count[MC_COUNT_RING_FULL]);
-    add(out, "xsk_sent", "%" PRIu64, stats->rings_sent);
+    size_t i;
+
+    for (i = 0; i < n; i++)
+        add(out, names[i], "%" PRIu64, (uint64_t)counts[i]);
+}
+
+/* Those of the rings only with xsk=on. */
+static void add_udp(const struct report *out, const struct kcache_stats *stats)
+{
+    const __u64 *counts = stats->counts.count;
+    const size_t rings = MC_COUNT_RING, behind = MC_COUNT_RING_FULL + 1;
+
+    add_counts(out, count_names, counts, rings);
+    if (stats->nrings) {
+        add(out, "xsk_rings", "%zu", stats->nrings);
+        add_counts(out, count_names + rings, counts + rings, behind - rings);
+        add(out, "xsk_sent", "%" PRIu64, stats->rings_sent);
+    }
+    add_counts(out, count_names + behind, counts + behind, MC_COUNTS - behind);
 }
 
 static void add_tcp(const struct report *out, const struct mc_tcp_counts *counts, uint64_t resets)
 {
-    size_t i;
-
     add(out, "tcp_answered", "%" PRIu64,
         (uint64_t)(counts->count[MC_TCP_ANSWERED_XDP] + counts->count[MC_TCP_ANSWERED_TC]));
-    for (i = 0; i < MC_TCP_COUNTS; i++)
-        if (tcp_names[i])
-            add(out, tcp_names[i], "%" PRIu64, (uint64_t)counts->count[i]);
+    add_counts(out, tcp_names, counts->count, MC_TCP_COUNTS);
     add(out, "tcp_reset", "%" PRIu64, resets);
 }
 
@@ -203,7 +142,6 @@ void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
     const struct report out = {row, context};
     struct kcache_stats stats;
     bool chain;
-    size_t i;
 
     kcache_stats(kcache, &stats);
     chain = stats.chain.entries != 0;
@@ -218,16 +156,11 @@ void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
     else
         add_memory(&out, &stats);
     add_guard(&out, &stats);
-    for (i = 0; i < MC_COUNTS; i++)
-        if (count_names[i])
-            add(&out, count_names[i], "%" PRIu64, (uint64_t)stats.counts.count[i]);
-    if (stats.nrings)
-        add_rings(&out, &stats);
+    add_udp(&out, &stats);
     if (stats.tcp)
         add_tcp(&out, &stats.tcp_counts, stats.tcp_resets);
-    for (i = 0; chain && i < CHAIN_COUNTS; i++)
-        if (chain_names[i])
-            add(&out, chain_names[i], "%" PRIu64, (uint64_t)stats.chain_counts.count[i]);
+    if (chain)
+        add_counts(&out, chain_names, stats.chain_counts.count, CHAIN_COUNTS);
 }
 
 /* --- in a line ------------------------------------------------------------------ */

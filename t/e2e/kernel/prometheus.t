@@ -108,6 +108,7 @@ def expressions():
 def every_row_of_stats_bmc_is_a_metric():
     rows = m.tcp.stats("bmc")
     names = [name for name in rows if not TEXT.match(name)]
+    names.append("a_later_row")
     numbered = dict(rows, **{name: 1000 + i for i, name in enumerate(names)})
     scripted = Scripted({"stats": stats_reply({"version": "1"}), "stats slabs": stats_reply({}),
                          "stats items": stats_reply({}), "stats bmc": stats_reply(numbered)})
