@@ -30,7 +30,6 @@
 #include "store/store_items.h"
 #include "store/store_mover.h"
 #include "store/store_stats.h"
-#include "store/store_tuning.h"
 
 enum {
     ERROR_TEXT = 1024,
@@ -112,27 +111,15 @@ static void give_stats_settings(void *context, struct stat_sink *sink)
 {
     const struct server *server = context;
     struct options now = *server->options;
-    struct store_tuning tuning;
     struct store_stats stats;
 
     store_stats(server->store, &stats);
-    now.memory_limit = stats.memory_limit;
+    now.store.memory_limit = stats.memory_limit;
+    now.store.track_sizes = store_tracks_sizes(server->store);
+    store_tuning(server->store, &now.store.tuning);
     store_flash_rules(server->store, &now.ext);
-    now.automove = stats.automove;
-    now.automove_ratio = stats.automove_ratio;
-    now.detail_enabled = commands_detail(server->commands);
-    now.track_sizes = store_tracks_sizes(server->store);
+    now.commands.detail_enabled = commands_detail(server->commands);
     now.lru_crawler = store_crawler_running(server->store);
-    store_tuning(server->store, &tuning);
-    now.lru_segmented = tuning.lru_segmented;
-    now.hot_pct = tuning.hot_pct;
-    now.warm_pct = tuning.warm_pct;
-    now.hot_max_factor = tuning.hot_max_factor;
-    now.warm_max_factor = tuning.warm_max_factor;
-    now.temp_lru = tuning.temp;
-    now.temporary_ttl = tuning.temporary_ttl;
-    now.crawler_sleep = tuning.crawler_sleep_us;
-    now.crawler_tocrawl = tuning.crawler_tocrawl;
     options_settings(&now, sink);
 }
 
@@ -316,7 +303,7 @@ static void build_memory(struct server *server)
         continue_without_kernel(server, options_without_kernel(o));
     } else if (kcache_wanted(&o->kcache)) {
         await_interfaces(server);
-        server->kcache = kcache_open(&o->kcache, o->memory_limit, error, sizeof(error));
+        server->kcache = kcache_open(&o->kcache, o->store.memory_limit, error, sizeof(error));
         if (!server->kcache)
             continue_without_kernel(server, error);
     }
@@ -325,12 +312,12 @@ static void build_memory(struct server *server)
     if (server->memory_path) {
         credentials_override(&server->user);
         server->restart =
-            restart_open(server->memory_path, kernel, o->memory_limit, error, sizeof(error));
+            restart_open(server->memory_path, kernel, o->store.memory_limit, error, sizeof(error));
         credentials_revert(&server->user);
         if (!server->restart)
             fatal(EXIT_OS_ERROR, "%s", error);
     } else if (!kernel) {
-        server->anonymous = anonymous_new(o->large_pages);
+        server->anonymous = anonymous_new(o->store.prealloc);
         if (!server->anonymous)
             fatal(EXIT_OS_ERROR, "no memory: %s", strerror(errno));
     }
@@ -356,21 +343,13 @@ static void log_slab_classes(struct store *store, rel_time now)
 
 static void build_flash(struct server *server)
 {
-    const struct options *o = server->options;
-    const struct flash_config config = {
-        .paths = o->paths,
-        .npaths = o->npaths,
-        .page_bytes = o->ext_page_size,
-        .buffer_bytes = o->ext_wbuf_size,
-        .nthreads = o->ext_threads,
-        .depth = o->ext_io_depth,
-    };
+    const struct flash_config *config = &server->options->flash;
     char error[ERROR_TEXT];
 
-    if (o->npaths == 0)
+    if (config->npaths == 0)
         return;
     credentials_override(&server->user);
-    server->flash = flash_open(&config, error, sizeof(error));
+    server->flash = flash_open(config, error, sizeof(error));
     credentials_revert(&server->user);
     if (!server->flash)
         fatal(1, "Failed to initialize external storage: %s", error);
@@ -409,75 +388,22 @@ static void make_store(struct server *server, struct store_config *config)
 
 static void build_store(struct server *server)
 {
-    const struct options *o = server->options;
-    struct store_config config;
+    struct store_config config = server->options->store;
 
-    store_config_defaults(&config);
-    config.memory_limit = o->memory_limit;
-    config.allocated_before = o->allocated_before;
-    config.item_max = (uint32_t)o->item_max;
-    config.chunk_max = (uint32_t)o->chunk_max;
-    config.chunk_min = o->chunk_min;
-    config.growth_factor = o->growth_factor;
-    config.slab_sizes = o->slab_sizes[0] ? o->slab_sizes : NULL;
-    if (o->hashpower) {
-        /* memcached accepts one more, for a larger table. */
-        config.hashpower = o->hashpower < STORE_HASHPOWER_MAX ? o->hashpower : STORE_HASHPOWER_MAX;
-    }
-    config.expand = o->expand;
-    config.evict = o->evict;
-    config.maintained = o->lru_maintainer;
-    config.cas = o->cas;
     config.sums = server->kcache && kcache_provider(server->kcache);
-    config.track_sizes = o->track_sizes;
-    config.prealloc = o->large_pages;
-    config.lru_segmented = o->lru_segmented;
-    config.s3_fifo = o->s3_fifo;
-    config.hot_pct = o->hot_pct;
-    config.warm_pct = o->warm_pct;
-    config.hot_max_factor = o->hot_max_factor;
-    config.warm_max_factor = o->warm_max_factor;
-    config.temp = o->temp_lru;
-    config.temporary_ttl = o->temporary_ttl;
     config.flash = server->flash;
-    config.crawler_sleep_us = o->crawler_sleep;
-    config.crawler_tocrawl = o->crawler_tocrawl;
-    config.automove = o->automove;
-    config.automove_window = o->automove_window;
-    config.automove_ratio = o->automove_ratio;
-    config.tail_repair_time = o->tail_repair_time;
     command_store_format(&config.format);
     make_store(server, &config);
-    store_set_flash_rules(server->store, &o->ext);
-    set_verbosity(server, o->verbosity);
+    store_set_flash_rules(server->store, &server->options->ext);
+    set_verbosity(server, server->options->verbosity);
     log_slab_classes(server->store, clock_now(&server->clock));
 }
 
 static void build_commands(struct server *server)
 {
     const struct options *o = server->options;
+    struct command_config config = o->commands;
     char error[ERROR_TEXT];
-    const struct command_config config = {
-        .flush_enabled = o->flush_enabled,
-        .shutdown_enabled = o->shutdown_command,
-        .dump_enabled = o->dump_enabled,
-        .watch_enabled = o->watch_enabled,
-        .worker_logbuf = o->worker_logbuf,
-        .watcher_logbuf = o->watcher_logbuf,
-        .logged = o->verbosity >= VERBOSITY_BYPASS,
-        .detail_enabled = o->detail_enabled,
-        .prefix_delimiter = o->prefix_delimiter,
-        .maxconns_fast = o->maxconns_fast,
-        .idle_timeout = o->idle_timeout > 0,
-        .tls = o->ssl_enabled,
-        .lru_segmented = o->lru_segmented,
-        .slab_reassign = o->slab_reassign,
-        .flash = server->flash != NULL,
-        .nthreads = o->nthreads,
-        .max_connections = o->max_connections,
-        .item_max = o->item_max,
-        .clock = server->clock,
-    };
     const struct command_server calls = {
         .context = server,
         .net_stats = give_net_stats,
@@ -495,6 +421,16 @@ static void build_commands(struct server *server)
         .switch_kernel = has_kernel_path(server) ? switch_by_command : NULL,
     };
 
+    config.logged = o->verbosity >= VERBOSITY_BYPASS;
+    config.maxconns_fast = o->net.maxconns_fast;
+    config.idle_timeout = o->net.idle_timeout > 0;
+    config.tls = o->ssl_enabled;
+    config.lru_segmented = o->store.tuning.lru_segmented;
+    config.flash = server->flash != NULL;
+    config.nthreads = o->net.nthreads;
+    config.max_connections = o->net.max_connections;
+    config.item_max = o->store.item_max;
+    config.clock = server->clock;
     server->commands = commands_new(server->store, &config, &calls);
     if (!server->commands) {
         remove_flash(server);
@@ -517,7 +453,7 @@ static void build_tls(struct server *server)
     server->tls = tls_new(&o->tls, &server->clock, error, sizeof(error));
     if (!server->tls)
         fatal(EXIT_USAGE_ERROR, "%s", error);
-    if (o->socket_path)
+    if (o->net.socket_path)
         log_write("-Z: the unix socket does not use TLS");
     if (o->tls.verify_mode > 0 && !o->tls.ca_cert)
         log_write("ssl_verify_mode without ssl_ca_cert: no client certificate will be accepted");
@@ -525,37 +461,17 @@ static void build_tls(struct server *server)
 
 static void build_net(struct server *server)
 {
-    static const enum protocol protocols[] = {
-        [BINDING_AUTO] = PROTOCOL_ANY,
-        [BINDING_ASCII] = PROTOCOL_TEXT,
-        [BINDING_BINARY] = PROTOCOL_BINARY,
-    };
     const struct options *o = server->options;
+    struct net_config config = o->net;
     char error[ERROR_TEXT];
-    const struct net_config config = {
-        .addresses = o->listen,
-        .tcp_port = o->tcp_port,
-        .udp_port = o->udp_port,
-        .socket_path = o->socket_path,
-        .access_mask = o->access_mask,
-        .backlog = o->backlog,
-        .max_connections = o->max_connections,
-        .maxconns_fast = o->maxconns_fast,
-        .idle_timeout = o->idle_timeout,
-        .read_buf_limit = o->read_buf_limit,
-        .protocol = protocols[o->binding],
-        .authenticates = o->sasl || o->auth_file,
-        .reqs_per_event = o->reqs_per_event,
-        .nthreads = o->nthreads,
-        .reuseport = o->reuseport,
-        .single_datagrams = o->kcache.chain.wanted,
-        .ping_workers = has_kernel_path(server) || notify_has_watchdog(server->notify),
-        .boundaries = has_kernel_path(server) ? kcache_boundaries(server->kcache) : NULL,
-        .user = &server->user,
-        .tls = server->tls,
-        .clock = server->clock,
-    };
 
+    config.authenticates = o->sasl || o->auth_file;
+    config.single_datagrams = o->kcache.chain.wanted;
+    config.ping_workers = has_kernel_path(server) || notify_has_watchdog(server->notify);
+    config.boundaries = has_kernel_path(server) ? kcache_boundaries(server->kcache) : NULL;
+    config.user = &server->user;
+    config.tls = server->tls;
+    config.clock = server->clock;
     server->net = net_open(&config, error, sizeof(error));
     if (!server->net) {
         remove_flash(server);
@@ -763,7 +679,7 @@ static void prepare_process(struct server *server)
     signal(SIGPIPE, SIG_IGN);
     if (o->coredumps)
         process_raise_core_limit();
-    process_raise_files_limit(o->max_connections, FILES_SPARE);
+    process_raise_files_limit(o->net.max_connections, FILES_SPARE);
     server->user = credentials_find_user(o->user);
     server->memory_path = absolute_path(o->memory_file);
     prepare_auth(server);
@@ -771,7 +687,7 @@ static void prepare_process(struct server *server)
     if (o->daemonize)
         server->ready_fd = process_daemonize(o->coredumps);
     block_signals();
-    if (o->large_pages)
+    if (o->store.prealloc)
         process_require_large_pages();
     if (o->lock_memory)
         process_raise_lock_limit();
@@ -782,13 +698,13 @@ static void start_threads(struct server *server)
     const struct options *o = server->options;
     int error = store_prefault_start(server->store);
 
-    if (error == 0 && o->lru_maintainer)
+    if (error == 0 && o->store.maintained)
         error = store_maintainer_start(server->store);
     if (error == 0 && server->flash) {
         error = flash_start(server->flash);
         error = error ? error : store_spiller_start(server->store);
     }
-    if (error == 0 && o->slab_reassign)
+    if (error == 0 && o->commands.slab_reassign)
         error = store_mover_start(server->store);
     if (error == 0)
         error = commands_start(server->commands);
@@ -863,12 +779,12 @@ int server_run(const struct options *options)
     build_flash(&server);
     build_store(&server);
     build_commands(&server);
-    if (!options->socket_path) {
+    if (!options->net.socket_path) {
         build_net(&server);
         attach_kernel_path(&server);
     }
     change_user(&server);
-    if (options->socket_path)
+    if (options->net.socket_path)
         build_net(
             &server); /* the socket file belongs to the user, who could not connect otherwise */
     if (options->pid_file)

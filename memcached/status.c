@@ -30,8 +30,8 @@ static void append_ports(struct line *line, const struct status *status)
 {
     const struct options *o = status->options;
 
-    if (o->socket_path) {
-        append(line, "serving %s", o->socket_path);
+    if (o->net.socket_path) {
+        append(line, "serving %s", o->net.socket_path);
         return;
     }
     append(line, "serving");

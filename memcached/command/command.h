@@ -80,8 +80,8 @@ struct command_config {
     bool maxconns_fast, idle_timeout; /* these add a line to `stats` */
     bool dump_enabled;                /* false: -X, no `stats cachedump` */
     bool watch_enabled;               /* false: -W */
-    size_t worker_logbuf;             /* bytes of a thread's ring of events */
-    size_t watcher_logbuf;            /* bytes of a watcher's stream of lines */
+    uint32_t worker_logbuf;           /* bytes of a thread's ring of events */
+    uint32_t watcher_logbuf;          /* bytes of a watcher's stream of lines */
     bool logged;                      /* the log shows requests from the start: -vv */
     bool detail_enabled;              /* `stats detail on` from the start */
     char prefix_delimiter;            /* of `stats detail` */

@@ -29,7 +29,7 @@ const struct environment_row environment_table[] = {
      0},
     {"T_MEMD_INITIAL_MALLOC",
      "Bytes that count as allocated from the start. For tests of limits beyond 4 gigabytes.",
-     offsetof(struct options, allocated_before)},
+     offsetof(struct options, store.allocated_before)},
     {"T_MEMD_SLABS_ALLOC", "Of memcached's tests; without effect, as no memory is preallocated.",
      0},
     {"MEMCACHED_HASH_BULK_MOVE", "Without effect: the hash table grows by one line at a time.", 0},

@@ -68,7 +68,7 @@ static int parse_path(const struct option_input *input, char *word, struct flash
     *path = (struct flash_path){.name = word};
     if (bucket && !find_bucket(bucket, &path->bucket))
         return refuse(input->err, "Unknown extstore bucket: ", bucket);
-    npages = read_size(size) / input->options->ext_page_size;
+    npages = read_size(size) / input->options->flash.page_bytes;
     if (npages == 0 || npages > UINT32_MAX / OPTIONS_MAX_PATHS) {
         return refuse(input->err,
                       "ext_path takes a size of one page (ext_page_size) or more: ", size);
@@ -99,14 +99,14 @@ int set_ext_path(struct option_input *input)
 
     if (!*input->value)
         return refuse(input->err, "missing argument to ext_path, ie: ", "ext_path=/d/file:5G");
-    if (options->npaths == OPTIONS_MAX_PATHS)
+    if (options->flash.npaths == OPTIONS_MAX_PATHS)
         return refuse(input->err, "too many files: ", input->value);
     word = absolute(input->value);
     if (!word)
         return refuse(input->err, "out of memory", "");
-    status = parse_path(input, word, &options->paths[options->npaths]);
+    status = parse_path(input, word, &options->paths[options->flash.npaths]);
     if (status == OPTIONS_RUN)
-        options->npaths++;
+        options->flash.npaths++;
     else
         free(word);
     return status;
@@ -114,7 +114,7 @@ int set_ext_path(struct option_input *input)
 
 int check_ext_page_size(struct option_input *input)
 {
-    if (input->options->npaths > 0) {
+    if (input->options->flash.npaths > 0) {
         fprintf(input->err, "Must specify ext_page_size before any ext_path arguments\n");
         return 1;
     }
@@ -124,11 +124,12 @@ int check_ext_page_size(struct option_input *input)
 void options_flash_init(struct options *options)
 {
     options->ext.item_age = UINT32_MAX;
+    options->flash.paths = options->paths;
 }
 
 void options_flash_fini(struct options *options)
 {
-    for (unsigned int i = 0; i < options->npaths; i++)
+    for (unsigned int i = 0; i < options->flash.npaths; i++)
         free((char *)(uintptr_t)options->paths[i].name);
 }
 
@@ -137,7 +138,7 @@ static void count_pages(struct options *o)
 {
     uint32_t npages = 0;
 
-    for (unsigned int i = 0; i < o->npaths; i++)
+    for (unsigned int i = 0; i < o->flash.npaths; i++)
         npages += o->paths[i].npages;
     if (o->ext.compact_under == 0 && o->ext.drop_under == 0)
         o->ext.drop_under = npages / 4;
@@ -147,9 +148,9 @@ static void count_pages(struct options *o)
 
 int options_flash_check(struct options *o, FILE *err)
 {
-    if (o->npaths == 0)
+    if (o->flash.npaths == 0)
         return OPTIONS_RUN;
-    if (o->udp_port != 0) {
+    if (o->net.udp_port != 0) {
         fprintf(err, "Cannot use UDP with extstore enabled (-U 0 to disable)\n");
         return EXIT_USAGE_ERROR;
     }
@@ -157,12 +158,12 @@ int options_flash_check(struct options *o, FILE *err)
         fprintf(err, "Cannot use -e with extstore enabled: what is on flash is not kept\n");
         return EXIT_USAGE_ERROR;
     }
-    if (o->item_max > o->ext_wbuf_size) {
+    if (o->store.item_max > o->flash.buffer_bytes) {
         fprintf(err, "-I (item_size_max: %llu) cannot be larger than ext_wbuf_size: %u\n",
-                (unsigned long long)o->item_max, o->ext_wbuf_size);
+                (unsigned long long)o->store.item_max, o->flash.buffer_bytes);
         return EXIT_USAGE_ERROR;
     }
-    if (o->ext_page_size % o->ext_wbuf_size != 0) {
+    if (o->flash.page_bytes % o->flash.buffer_bytes != 0) {
         fprintf(err, "Failed to initialize external storage: "
                      "page_size must be divisible by wbuf_size\n");
         return 1;

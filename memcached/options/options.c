@@ -130,7 +130,8 @@ static int apply(struct option_input *input, bool on)
 /* Parses the table's defaults as if they were given. */
 void options_init(struct options *options)
 {
-    *options = (struct options){.prefix_delimiter = ':'};
+    *options = (struct options){.commands.prefix_delimiter = ':'};
+    store_config_defaults(&options->store);
     for (size_t i = 0; i < option_count; i++) {
         const struct option_row *row = &option_table[i];
         char value[32];
@@ -145,7 +146,7 @@ void options_init(struct options *options)
         snprintf(value, sizeof(value), "%s", row->fallback);
         apply(&input, true);
     }
-    options->temp_lru = false;
+    options->store.tuning.temp = false;
     options->binding_given = false;
     options->chunk_max_given = 0;
     options_flash_init(options);
@@ -155,7 +156,7 @@ void options_fini(struct options *options)
 {
     for (unsigned int i = 0; i < options->nwords; i++)
         free(options->words[i]);
-    free(options->listen);
+    free((char *)(uintptr_t)options->net.addresses);
     options_flash_fini(options);
     *options = (struct options){0};
 }
@@ -416,10 +417,10 @@ int options_parse(struct options *options, int argc, char **argv, FILE *out, FIL
 
     if (status != OPTIONS_RUN)
         return status;
-    if (options->udp_port != 0 && !scanner.tcp_port_given)
-        options->tcp_port = options->udp_port;
-    if (options->socket_path)
-        options->udp_port = 0;
+    if (options->net.udp_port != 0 && !scanner.tcp_port_given)
+        options->net.tcp_port = options->net.udp_port;
+    if (options->net.socket_path)
+        options->net.udp_port = 0;
     return options_check(options, err);
 }
 
@@ -427,7 +428,7 @@ int options_parse(struct options *options, int argc, char **argv, FILE *out, FIL
 
 static void show(const struct options *o, const struct option_row *row, struct stat_sink *sink)
 {
-    const void *field = (const char *)o + row->show_field;
+    const void *field = (const char *)o + row->field;
 
     switch (row->show) {
     case SHOW_NUMBER:
@@ -465,7 +466,7 @@ static void show(const struct options *o, const struct option_row *row, struct s
         stat_add(sink, row->setting, "%c", *(const char *)field);
         break;
     case SHOW_BINDING:
-        stat_add(sink, row->setting, "%s", binding_text(*(const enum binding *)field));
+        stat_add(sink, row->setting, "%s", binding_text(*(const enum protocol *)field));
         break;
     case SHOW_VERBOSITY:
         stat_add(sink, row->setting, "%u", log_get_level());

@@ -14,9 +14,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "command/command.h"
 #include "flash/flash.h"
 #include "kcache/kcache.h"
 #include "net/net.h"
+#include "store/store.h"
 #include "store/store_flash.h"
 
 struct stat_sink;
@@ -28,25 +30,22 @@ enum {
     OPTIONS_MAX_PATHS = 32,
 };
 
-/* In the order of the names in set.c. */
-enum binding { BINDING_AUTO, BINDING_ASCII, BINDING_BINARY };
-
+/*
+ * What the server is told: of each module's configuration the part that options say. The server
+ * adds the rest, such as clocks and handles.
+ */
 struct options {
-    /* network */
-    int32_t tcp_port, udp_port; /* 0 off, -1 ephemeral */
-    char *listen;               /* all values of -l, joined by commas; NULL: any */
-    char *socket_path;
-    uint32_t access_mask;
-    uint32_t max_connections;
-    uint32_t backlog;
-    uint32_t idle_timeout;   /* seconds, 0 never */
-    uint64_t read_buf_limit; /* bytes, 0 none */
-    uint32_t reqs_per_event;
-    uint32_t nthreads;
-    bool maxconns_fast;
-    bool reuseport;
-    enum binding binding;
+    struct net_config net;
+    struct command_config commands;
+    struct store_config store;
+    struct flash_config flash; /* on when there is a file */
+    struct store_flash_rules ext;
+    struct tls_config tls;
+    struct kcache_options kcache; /* on when there is an interface */
+    bool ssl_enabled;
     bool binding_given;
+    bool lru_crawler;
+    bool inline_ascii_response;
     /* authentication */
     bool sasl;
     char *auth_file; /* NULL: none */
@@ -56,41 +55,15 @@ struct options {
     char *pid_file;
     char *memory_file; /* -e */
     uint32_t verbosity;
-    /* commands */
-    bool shutdown_command, flush_enabled, dump_enabled, watch_enabled, detail_enabled;
-    char prefix_delimiter;
-    /* store */
-    uint64_t memory_limit, item_max, chunk_max; /* bytes */
-    uint64_t chunk_max_given;                   /* as slab_chunk_max has it, 0: not */
-    uint64_t allocated_before;                  /* of the limit, from the environment */
-    uint32_t chunk_min;
-    double growth_factor;
-    uint32_t slab_sizes[OPTIONS_MAX_SLAB_SIZES + 1]; /* 0-terminated; empty: by factor */
-    uint32_t hashpower;
+    /* as they were given */
+    uint64_t chunk_max_given; /* as slab_chunk_max has it, 0: not */
+    uint32_t hashpower;       /* 0: not */
     const char *hash_algorithm;
-    bool expand, evict, cas, large_pages;
-    bool lru_maintainer, lru_segmented, s3_fifo, temp_lru, lru_crawler, slab_reassign, track_sizes;
-    bool inline_ascii_response;
-    uint32_t hot_pct, warm_pct;
-    double hot_max_factor, warm_max_factor;
-    uint32_t temporary_ttl, tail_repair_time, crawler_sleep, crawler_tocrawl;
-    uint32_t automove, automove_window;
-    double automove_ratio;
-    uint32_t watcher_logbuf, worker_logbuf; /* bytes */
-    /* TLS */
-    bool ssl_enabled;
-    struct tls_config tls;
-    /* flash storage: on when there is a file */
-    struct flash_path paths[OPTIONS_MAX_PATHS];
-    unsigned int npaths;
-    uint32_t ext_page_size, ext_wbuf_size; /* bytes */
-    uint32_t ext_threads, ext_io_depth;
     uint32_t ignored; /* numbers of options without effect */
-    struct store_flash_rules ext;
-    /* kernel path: on when there is an interface */
-    struct kcache_options kcache;
-    char *words[OPTIONS_MAX_WORDS]; /* owned strings, into which texts above and kcache's slices
-                                       point */
+    /* what the configurations above point to */
+    uint32_t slab_sizes[OPTIONS_MAX_SLAB_SIZES + 1]; /* 0-terminated */
+    struct flash_path paths[OPTIONS_MAX_PATHS];
+    char *words[OPTIONS_MAX_WORDS]; /* owned */
     unsigned int nwords;
 };
 

@@ -41,7 +41,7 @@ int set_access_mask(struct option_input *input)
 
     if (end == input->value || mask > 0777)
         return refuse(input->err, EXIT_USAGE_ERROR, "Invalid access mask \"%s\"", input->value);
-    input->options->access_mask = (uint32_t)mask;
+    input->options->net.access_mask = (uint32_t)mask;
     return OPTIONS_RUN;
 }
 
@@ -61,14 +61,14 @@ static bool has_words(const char *list, const char *words)
 /* Joins repeated -l; what an earlier one names is not opened twice. */
 int set_listen(struct option_input *input)
 {
-    char **list = &input->options->listen;
+    const char **list = &input->options->net.addresses;
     char *joined;
 
     if (*list && has_words(*list, input->value))
         return OPTIONS_RUN;
     if (asprintf(&joined, "%s%s%s", *list ? *list : "", *list ? "," : "", input->value) < 0)
         return refuse(input->err, 1, "out of memory");
-    free(*list);
+    free((char *)(uintptr_t)*list);
     *list = joined;
     return OPTIONS_RUN;
 }
@@ -80,7 +80,7 @@ int set_memory(struct option_input *input)
 
     if (end == input->value || megabytes < 0 || megabytes > INT64_MAX / PAGE)
         return refuse(input->err, EXIT_USAGE_ERROR, "Invalid memory limit \"%s\"", input->value);
-    input->options->memory_limit = (uint64_t)megabytes * PAGE;
+    input->options->store.memory_limit = (uint64_t)megabytes * PAGE;
     return OPTIONS_RUN;
 }
 
@@ -88,23 +88,27 @@ int set_delimiter(struct option_input *input)
 {
     if (!input->value[0])
         return refuse(input->err, 1, "No delimiter specified");
-    input->options->prefix_delimiter = input->value[0];
-    input->options->detail_enabled = true;
+    input->options->commands.prefix_delimiter = input->value[0];
+    input->options->commands.detail_enabled = true;
     return OPTIONS_RUN;
 }
 
-static const char *const bindings[] = {"auto", "ascii", "binary"};
+static const char *const bindings[] = {
+    [PROTOCOL_ANY] = "auto",
+    [PROTOCOL_TEXT] = "ascii",
+    [PROTOCOL_BINARY] = "binary",
+};
 
-const char *binding_text(enum binding binding)
+const char *binding_text(enum protocol protocol)
 {
-    return binding == BINDING_AUTO ? "auto-negotiate" : bindings[binding];
+    return protocol == PROTOCOL_ANY ? "auto-negotiate" : bindings[protocol];
 }
 
 int set_binding(struct option_input *input)
 {
-    for (enum binding i = BINDING_AUTO; i <= BINDING_BINARY; i++) {
+    for (enum protocol i = PROTOCOL_ANY; i <= PROTOCOL_BINARY; i++) {
         if (strcmp(input->value, bindings[i]) == 0) {
-            input->options->binding = i;
+            input->options->net.protocol = i;
             input->options->binding_given = true;
             return OPTIONS_RUN;
         }
@@ -125,7 +129,7 @@ int set_item_max(struct option_input *input)
 
     if (size < 0 || __builtin_mul_overflow(size, unit, &size))
         size = size < 0 ? 0 : INT64_MAX;
-    input->options->item_max = (uint64_t)size;
+    input->options->store.item_max = (uint64_t)size;
     return OPTIONS_RUN;
 }
 
@@ -150,7 +154,7 @@ int warn_ignored(struct option_input *input)
 
 int set_no_automove(struct option_input *input)
 {
-    input->options->automove = 0;
+    input->options->store.tuning.automove = 0;
     return OPTIONS_RUN;
 }
 
@@ -165,8 +169,8 @@ int set_slab_sizes(struct option_input *input)
         char *end;
         unsigned long size = strtoul(next, &end, 10);
 
-        if (end == next || (*end && *end != '-') || size < input->options->chunk_min ||
-            size > input->options->chunk_max) {
+        if (end == next || (*end && *end != '-') || size < input->options->store.chunk_min ||
+            size > input->options->store.chunk_max) {
             return refuse(input->err, EXIT_USAGE_ERROR, "slab size %lu is out of valid range",
                           end == next ? 0 : size);
         }
@@ -187,6 +191,7 @@ int set_slab_sizes(struct option_input *input)
         next = *end ? end + 1 : end;
     }
     sizes[n] = 0;
+    input->options->store.slab_sizes = sizes;
     if (n == 0)
         return refuse(input->err, EXIT_USAGE_ERROR, "slab_sizes needs at least one size");
     return OPTIONS_RUN;
@@ -200,7 +205,7 @@ int set_chunk_max(struct option_input *input)
     if (end == input->value || *end || size <= 0)
         return refuse(input->err, 1, "could not parse argument to slab_chunk_max");
     input->options->chunk_max_given = (uint64_t)size;
-    input->options->chunk_max = (uint64_t)size * (size <= CHUNK_MAX_KILOBYTES ? 1024 : 1);
+    input->options->store.chunk_max = (uint64_t)size * (size <= CHUNK_MAX_KILOBYTES ? 1024 : 1);
     return OPTIONS_RUN;
 }
 
@@ -225,7 +230,7 @@ static void tell_chunk_max(const struct options *o, FILE *err)
 int set_no_chunked_items(struct option_input *input)
 {
     input->options->chunk_max_given = 0;
-    input->options->chunk_max = PAGE;
+    input->options->store.chunk_max = PAGE;
     return OPTIONS_RUN;
 }
 
@@ -235,12 +240,12 @@ int set_no_modern(struct option_input *input)
     struct options *options = input->options;
 
     set_no_chunked_items(input);
-    options->slab_reassign = false;
-    options->automove = 0;
+    options->commands.slab_reassign = false;
+    options->store.tuning.automove = 0;
     options->lru_crawler = false;
-    options->lru_maintainer = false;
-    options->lru_segmented = false;
-    options->maxconns_fast = false;
+    options->store.maintained = false;
+    options->store.tuning.lru_segmented = false;
+    options->net.maxconns_fast = false;
     options->hash_algorithm = "jenkins";
     return OPTIONS_RUN;
 }
@@ -268,7 +273,7 @@ int set_ssl_level(struct option_input *input)
 
 int check_threads(struct option_input *input)
 {
-    if (input->options->nthreads > 64) {
+    if (input->options->net.nthreads > 64) {
         fprintf(input->err, "WARNING: Setting a high number of worker threads is not recommended.\n"
                             " Set this value to the number of cores in your machine or less.\n");
     }
@@ -288,6 +293,9 @@ int set_hashpower(struct option_input *input)
                       power);
     }
     input->options->hashpower = (uint32_t)power;
+    /* memcached accepts one more, for a larger table. */
+    input->options->store.hashpower =
+        power < STORE_HASHPOWER_MAX ? (unsigned int)power : STORE_HASHPOWER_MAX;
     return OPTIONS_RUN;
 }
 
@@ -298,19 +306,19 @@ int set_read_buf_limit(struct option_input *input)
 
     if (end == input->value || *end || megabytes < 0 || megabytes > READ_BUF_MAX)
         return refuse(input->err, 1, "could not parse argument to read_buf_mem_limit");
-    input->options->read_buf_limit = (uint64_t)megabytes << 20;
+    input->options->net.read_buf_limit = (uint64_t)megabytes << 20;
     return OPTIONS_RUN;
 }
 
 int set_lru_maintainer(struct option_input *input)
 {
-    input->options->lru_segmented = input->options->lru_maintainer;
+    input->options->store.tuning.lru_segmented = input->options->store.maintained;
     return OPTIONS_RUN;
 }
 
 int enable_temp_lru(struct option_input *input)
 {
-    input->options->temp_lru = true;
+    input->options->store.tuning.temp = true;
     return OPTIONS_RUN;
 }
 
@@ -370,29 +378,31 @@ int show_help(struct option_input *input)
 /* Checks the item and chunk sizes against each other. */
 static int check_sizes(struct options *o, FILE *err)
 {
-    if (o->item_max < ITEM_MIN)
+    if (o->store.item_max < ITEM_MIN)
         return refuse(err, EXIT_USAGE_ERROR, "Item max size cannot be less than 1024 bytes.");
-    if (o->item_max > o->memory_limit / 2) {
+    if (o->store.item_max > o->store.memory_limit / 2) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "Cannot set item size limit higher than 1/2 of memory max.");
     }
-    if (o->item_max > ITEM_MAX)
+    if (o->store.item_max > ITEM_MAX)
         return refuse(err, EXIT_USAGE_ERROR, "Cannot set item size limit higher than a gigabyte.");
-    if (o->chunk_max > o->item_max) {
+    if (o->store.chunk_max > o->store.item_max) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "slab_chunk_max (bytes: %llu) cannot be larger than -I (item_size_max %llu)",
-                      (unsigned long long)o->chunk_max, (unsigned long long)o->item_max);
+                      (unsigned long long)o->store.chunk_max,
+                      (unsigned long long)o->store.item_max);
     }
-    if (o->item_max % o->chunk_max != 0) {
+    if (o->store.item_max % o->store.chunk_max != 0) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "-I (item_size_max: %llu) must be evenly divisible by slab_chunk_max "
                       "(bytes: %llu)",
-                      (unsigned long long)o->item_max, (unsigned long long)o->chunk_max);
+                      (unsigned long long)o->store.item_max,
+                      (unsigned long long)o->store.chunk_max);
     }
-    if (PAGE % o->chunk_max != 0) {
+    if (PAGE % o->store.chunk_max != 0) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "slab_chunk_max (bytes: %llu) must divide evenly into %d (slab_page_size)",
-                      (unsigned long long)o->chunk_max, PAGE);
+                      (unsigned long long)o->store.chunk_max, PAGE);
     }
     return OPTIONS_RUN;
 }
@@ -400,21 +410,21 @@ static int check_sizes(struct options *o, FILE *err)
 /* Each kind of authentication works with one protocol only, and over connections only. */
 static int check_auth(struct options *o, FILE *err)
 {
-    if (o->sasl && o->binding_given && o->binding != BINDING_BINARY) {
+    if (o->sasl && o->binding_given && o->net.protocol != PROTOCOL_BINARY) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "ERROR: You cannot allow the ASCII protocol while using SASL.");
     }
-    if (o->auth_file && (o->sasl || (o->binding_given && o->binding != BINDING_ASCII))) {
+    if (o->auth_file && (o->sasl || (o->binding_given && o->net.protocol != PROTOCOL_TEXT))) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "ERROR: You cannot allow the BINARY protocol while using ascii "
                       "authentication tokens.");
     }
-    if (o->auth_file && o->udp_port != 0) {
+    if (o->auth_file && o->net.udp_port != 0) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "Cannot use UDP with ascii authentication enabled (-U 0 to disable)");
     }
     if (o->sasl || o->auth_file)
-        o->binding = o->sasl ? BINDING_BINARY : BINDING_ASCII;
+        o->net.protocol = o->sasl ? PROTOCOL_BINARY : PROTOCOL_TEXT;
     return OPTIONS_RUN;
 }
 
@@ -425,9 +435,9 @@ static void complete_kernel_path(struct options *o)
 
     if (!kcache_wanted(kernel))
         return;
-    kernel->connections = o->max_connections;
+    kernel->connections = o->net.max_connections;
     if (kernel->udp == KCACHE_UNSAID)
-        kernel->udp = o->udp_port != 0 || !kcache_wants_tcp(kernel) ? KCACHE_ON : KCACHE_OFF;
+        kernel->udp = o->net.udp_port != 0 || !kcache_wants_tcp(kernel) ? KCACHE_ON : KCACHE_OFF;
 }
 
 /* The kernel path knows which connections have authenticated, but not which datagrams. */
@@ -449,14 +459,14 @@ const char *options_without_kernel(const struct options *o)
 
     if (!kcache_wanted(kernel))
         return NULL;
-    if (o->socket_path)
+    if (o->net.socket_path)
         return "-X bmc= answers what comes by an interface: it cannot go with a unix socket (-s)";
-    if (kernel->udp == KCACHE_ON && o->udp_port == 0)
+    if (kernel->udp == KCACHE_ON && o->net.udp_port == 0)
         return "-X bmc= finds nothing to answer: add a UDP port (-U 11211), or the word tcp=on for "
                "GETs over TCP";
-    if (kernel->xsk == KCACHE_ON && o->udp_port == 0)
+    if (kernel->xsk == KCACHE_ON && o->net.udp_port == 0)
         return "bmc: xsk=on needs a UDP port (-U)";
-    return tcp && o->tcp_port == 0 ? "bmc: tcp=on needs a TCP port (-p)" : NULL;
+    return tcp && o->net.tcp_port == 0 ? "bmc: tcp=on needs a TCP port (-p)" : NULL;
 }
 
 /* Descriptors that -c has to leave beside those of the workers, as memcached counts them. */
@@ -479,19 +489,19 @@ int options_check(struct options *o, FILE *err)
         status = check_auth(o, err);
     if (status != OPTIONS_RUN)
         return status;
-    if (o->hot_pct + o->warm_pct > 80) {
+    if (o->store.tuning.hot_pct + o->store.tuning.warm_pct > 80) {
         return refuse(err, EXIT_USAGE_ERROR,
                       "hot_lru_pct + warm_lru_pct cannot be more than 80%% combined");
     }
-    if (o->temp_lru && !o->lru_maintainer)
+    if (o->store.tuning.temp && !o->store.maintained)
         return refuse(err, EXIT_USAGE_ERROR, "temporary_ttl requires lru_maintainer to be enabled");
-    if (o->s3_fifo && !o->lru_maintainer)
+    if (o->store.s3_fifo && !o->store.maintained)
         return refuse(err, EXIT_USAGE_ERROR, "s3_fifo requires lru_maintainer to be enabled");
-    if (o->s3_fifo && o->npaths > 0)
+    if (o->store.s3_fifo && o->flash.npaths > 0)
         return refuse(err, EXIT_USAGE_ERROR, "s3_fifo cannot be used with ext_path");
-    if (o->ssl_enabled && o->tcp_port == 0)
+    if (o->ssl_enabled && o->net.tcp_port == 0)
         return refuse(err, EXIT_USAGE_ERROR, "ERROR: You cannot enable SSL without a TCP port.");
-    if (NET_FDS_PER_WORKER * o->nthreads + OWN_FDS >= o->max_connections)
+    if (NET_FDS_PER_WORKER * o->net.nthreads + OWN_FDS >= o->net.max_connections)
         return refuse(err, 1, "Maxconns setting is too low, use -c to increase.");
     status = options_flash_check(o, err);
     if (status == OPTIONS_RUN)

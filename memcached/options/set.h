@@ -23,6 +23,6 @@ int options_check(struct options *options, FILE *err);
 void options_flash_init(struct options *options);
 void options_flash_fini(struct options *options);
 int options_flash_check(struct options *options, FILE *err);
-const char *binding_text(enum binding binding);
+const char *binding_text(enum protocol protocol);
 
 #endif

@@ -65,7 +65,7 @@ struct option_row {
     const char *name;     /* long name or suboption */
     const char *argument; /* NULL: takes none; "[...]": optional */
     enum option_kind kind;
-    size_t field;            /* offset in struct options */
+    size_t field;            /* offset in struct options of what is set and shown */
     double minimum, maximum; /* exclusive minimum for reals */
     bool strict;             /* nothing may follow the number */
     const char
@@ -76,7 +76,6 @@ struct option_row {
     unsigned int place;  /* position in `stats settings`, in memcached's order; 0: none */
     const char *setting; /* key in `stats settings`, NULL: none */
     enum option_show show;
-    size_t show_field;
     const char *help;     /* NULL: not in -h */
     const char *help_off; /* of a switch that is on: -h shows its "no_" form, with this text */
     const char *manual;   /* further sentences for the manual, which has -h's text too */

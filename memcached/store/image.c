@@ -227,7 +227,7 @@ const char *image_mismatch(const struct store *store, struct slice image)
         return "the memory limit has changed";
     if (head.cas != store->config.cas)
         return "the use of CAS has changed";
-    if (head.lru_segmented != store->config.lru_segmented)
+    if (head.lru_segmented != store->config.tuning.lru_segmented)
         return "the use of LRU segments has changed";
     if (head.npages > (store->heap.max_extents - 1) * MC_EXTENT_PAGES)
         return "it has too many pages";

@@ -7,6 +7,7 @@
 #include "store/reclaim.h"
 #include "store/store_mover.h"
 #include "store/stub_reserve.h"
+#include "store/tuning.h"
 #include "store/verbs.h"
 
 enum {
@@ -394,18 +395,16 @@ static bool consider(struct store *store, rel_time now)
     unsigned int n = store->slabs.nclasses, window = store->config.automove_window;
     struct automove_choice choice;
     unsigned int source;
-    double ratio;
 
     slab_trim_pool(&store->slabs);
     source = slab_excess(&store->slabs) > 0 ? heaviest(store) : 0;
     if (source)
         return mover_ask(store, source, 0);
-    if (__atomic_load_n(&store->mover.mode, __ATOMIC_RELAXED) == 0)
+    if (tuned_automove(store) == 0)
         return false;
     for (unsigned int clsid = 1; clsid <= n; clsid++)
         take_sample(store, clsid, &samples[clsid], now);
-    __atomic_load(&store->mover.ratio, &ratio, __ATOMIC_RELAXED);
-    choice = automove_choose(automove, samples, n, window, ratio, now);
+    choice = automove_choose(automove, samples, n, window, tuned_automove_ratio(store), now);
     if (choice.from == AUTOMOVE_NONE || !stub_reserve_allows(store, choice.from, choice.to))
         return false;
     return mover_ask(store, (unsigned int)choice.from, (unsigned int)choice.to);
@@ -438,8 +437,6 @@ static void *run(void *context)
 
 int mover_init(struct store *store)
 {
-    store->mover.mode = store->config.automove;
-    store->mover.ratio = store->config.automove_ratio;
     return background_init(&store->mover.background);
 }
 
@@ -501,14 +498,4 @@ enum store_reassign store_reassign(struct store *store, int from, int to)
         return STORE_REASSIGN_NO_SPARE;
     return mover_ask(store, (unsigned int)from, (unsigned int)to) ? STORE_REASSIGN_OK
                                                                   : STORE_REASSIGN_BUSY;
-}
-
-void store_set_automove(struct store *store, unsigned int mode)
-{
-    __atomic_store_n(&store->mover.mode, mode, __ATOMIC_RELAXED);
-}
-
-void store_set_automove_ratio(struct store *store, double ratio)
-{
-    __atomic_store(&store->mover.ratio, &ratio, __ATOMIC_RELAXED);
 }

@@ -56,9 +56,7 @@ struct mover {
      * plus 1. Whoever turns it from 0 to that has the mover; the mover turns it back. Atomic.
      */
     uint32_t job;
-    uint32_t mode;              /* slab_automove: 0, 1, 2. Atomic */
     uint32_t next_source;       /* where "any class" begins to look. Atomic */
-    double ratio;               /* slab_automove_ratio. Atomic */
     bool on;                    /* there is a thread. Atomic */
     struct mover_counts counts; /* atomic */
 

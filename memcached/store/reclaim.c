@@ -63,7 +63,7 @@ static enum step evict(struct store *store, struct lru *lru, struct mc_item *ite
     lru->counts.evicted_unfetched += !(item->flags & MC_ITEM_FETCHED);
     lru->counts.evicted_active += (item->flags & MC_ITEM_ACTIVE) != 0;
     lru->evicted_time = item_age(item, now);
-    if (__builtin_expect(__atomic_load_n(&store->mover.mode, __ATOMIC_RELAXED) == 2, 0))
+    if (__builtin_expect(tuned_automove(store) == 2, 0))
         mover_evicted(store, lru_class_of(item));
     if (lru_segment_of(item) == LRU_HOT && tuned_s3_fifo(store))
         ghost_note(&store->ghost, hash, table_nbuckets(&store->table));

@@ -129,8 +129,6 @@ static void add_mover(struct store *store, struct store_stats *out)
     out->slabs_moved = get(&counts->moved);
     out->slab_reassign_running = __atomic_load_n(&mover->job, __ATOMIC_RELAXED) != 0;
     out->slab_global_page_pool = mover_pool(store);
-    out->automove = __atomic_load_n(&mover->mode, __ATOMIC_RELAXED);
-    __atomic_load(&mover->ratio, &out->automove_ratio, __ATOMIC_RELAXED);
 }
 
 void store_stats(struct store *store, struct store_stats *out)

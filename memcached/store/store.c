@@ -30,15 +30,18 @@ void store_config_defaults(struct store_config *config)
         .evict = true,
         .maintained = true,
         .cas = true,
-        .lru_segmented = true,
-        .hot_pct = 20,
-        .warm_pct = 40,
-        .hot_max_factor = 0.2,
-        .warm_max_factor = 2.0,
-        .temporary_ttl = 61,
-        .crawler_sleep_us = 100,
         .automove_window = 30,
-        .automove_ratio = 0.8,
+        .tuning =
+            {
+                .lru_segmented = true,
+                .hot_pct = 20,
+                .warm_pct = 40,
+                .hot_max_factor = 0.2,
+                .warm_max_factor = 2.0,
+                .temporary_ttl = 61,
+                .crawler_sleep_us = 100,
+                .automove_ratio = 0.8,
+            },
     };
 }
 
@@ -82,7 +85,7 @@ static int init_memory(struct store *store, struct provider *provider, const cha
 {
     const struct store_config *config = &store->config;
     const struct slab_config slab_config = {
-        .chunk_max = config->chunk_max,
+        .chunk_max = (uint32_t)config->chunk_max,
         .chunk_min = config->chunk_min,
         .growth_factor = config->growth_factor,
         .slab_sizes = config->slab_sizes,
@@ -201,7 +204,7 @@ struct store *store_new(const struct store_config *config, struct provider *prov
         return NULL;
     memset(store, 0, sizeof(*store));
     store->config = *config;
-    store->segmented_at_start = config->lru_segmented;
+    store->segmented_at_start = config->tuning.lru_segmented;
     store->control = provider->control(provider);
     event_init(store);
     flush_init(store);

@@ -29,6 +29,7 @@
 #include "base/provider.h"
 #include "base/slice.h"
 #include "bpf/shared/layout.h"
+#include "store/store_tuning.h"
 
 struct flash;
 struct store;
@@ -48,34 +49,26 @@ enum { STORE_SUFFIX_MAX = 32 };
 enum { STORE_HASHPOWER_MAX = 31 };
 
 struct store_config {
-    uint64_t memory_limit;          /* bytes of slab pages (-m) */
-    uint64_t allocated_before;      /* bytes of them that are taken from the start */
-    uint32_t item_max;              /* largest item, bytes (-I) */
-    uint32_t chunk_max;             /* largest chunk, bytes; above it values are chained */
-    uint32_t chunk_min;             /* least room for key, value and flags (-n) */
-    double growth_factor;           /* of slab classes (-f) */
-    const uint32_t *slab_sizes;     /* 0-terminated chunk sizes instead of a factor, or NULL */
-    unsigned int hashpower;         /* log2 of the slots at start */
-    bool expand;                    /* let the table grow */
-    bool evict;                     /* false: -M */
-    bool maintained;                /* a maintainer will run; false: each set frees dead items */
-    bool track_sizes;               /* count items by size, for store_size_count */
-    bool cas;                       /* false: -C, clients see 0 for every CAS id */
-    bool sums;                      /* keep items' sums for the kernel (MC_ITEM_SUMMED) */
-    bool prealloc;                  /* -L: take all memory at start */
-    bool lru_segmented;             /* hot, warm, cold, temp; false: one LRU for each class */
-    bool s3_fifo;                   /* hot and cold are the two queues of S3-FIFO (ghost.h) */
-    unsigned int hot_pct, warm_pct; /* of a class's memory */
-    double hot_max_factor, warm_max_factor; /* of the age of cold's tail */
-    bool temp;                              /* the temp LRU is on */
-    unsigned int automove;                  /* slab_automove: 0, 1 or 2 */
-    unsigned int automove_window;           /* seconds */
-    double automove_ratio;                  /* of two classes' ages below which a page moves */
-    uint32_t tail_repair_time;              /* seconds, 0: never */
-    uint32_t temporary_ttl;                 /* seconds */
-    struct flash *flash;                    /* NULL: values stay in memory. Outlives the store */
-    uint32_t crawler_sleep_us;              /* between a thousand items */
-    uint32_t crawler_tocrawl;               /* items of a class in one crawl, 0: all */
+    uint64_t memory_limit;        /* bytes of slab pages (-m) */
+    uint64_t allocated_before;    /* bytes of them that are taken from the start */
+    uint64_t item_max;            /* largest item, bytes (-I) */
+    uint64_t chunk_max;           /* largest chunk, bytes; above it values are chained */
+    uint32_t chunk_min;           /* least room for key, value and flags (-n) */
+    double growth_factor;         /* of slab classes (-f) */
+    const uint32_t *slab_sizes;   /* 0-terminated chunk sizes instead of a factor, or NULL */
+    unsigned int hashpower;       /* log2 of the slots at start */
+    bool expand;                  /* let the table grow */
+    bool evict;                   /* false: -M */
+    bool maintained;              /* a maintainer will run; false: each set frees dead items */
+    bool track_sizes;             /* count items by size, for store_size_count */
+    bool cas;                     /* false: -C, clients see 0 for every CAS id */
+    bool sums;                    /* keep items' sums for the kernel (MC_ITEM_SUMMED) */
+    bool prealloc;                /* -L: take all memory at start */
+    bool s3_fifo;                 /* hot and cold are the two queues of S3-FIFO (ghost.h) */
+    unsigned int automove_window; /* seconds */
+    uint32_t tail_repair_time;    /* seconds, 0: never */
+    struct flash *flash;          /* NULL: values stay in memory. Outlives the store */
+    struct store_tuning tuning;
     struct store_format format;
     struct clock clock;
     /*

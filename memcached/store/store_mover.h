@@ -24,8 +24,5 @@ enum store_reassign {
 };
 /* Asks for a page of class `from` (0: the pool, -1: any class) for class `to` (0: the pool). */
 enum store_reassign store_reassign(struct store *store, int from, int to);
-/* 0: off, 1: by evictions and ages over the window, 2: at each eviction. */
-void store_set_automove(struct store *store, unsigned int mode);
-void store_set_automove_ratio(struct store *store, double ratio);
 
 #endif

@@ -41,8 +41,6 @@ struct store_stats {
         slab_reassign_inline_reclaim, slab_reassign_busy_items, slab_reassign_busy_deletes,
         slabs_moved;
     bool slab_reassign_running;
-    unsigned int automove;
-    double automove_ratio;
     uint32_t hash_power_level;
     uint64_t hash_bytes;
     bool hash_is_expanding;

@@ -58,20 +58,21 @@ static int split(const uint8_t *data, size_t size, char **argv)
 
 static void check_numbers(const struct options *o)
 {
-    must(o->tcp_port >= -1 && o->tcp_port <= UINT16_MAX);
-    must(o->udp_port >= -1 && o->udp_port <= UINT16_MAX);
-    must(o->nthreads >= 1 && o->max_connections >= 1 && o->reqs_per_event >= 1);
-    must(o->access_mask <= 0777);
+    must(o->net.tcp_port >= -1 && o->net.tcp_port <= UINT16_MAX);
+    must(o->net.udp_port >= -1 && o->net.udp_port <= UINT16_MAX);
+    must(o->net.nthreads >= 1 && o->net.max_connections >= 1 && o->net.reqs_per_event >= 1);
+    must(o->net.access_mask <= 0777);
     must(o->hashpower == 0 || (o->hashpower >= 12 && o->hashpower <= 32));
-    must(o->hot_pct >= 1 && o->warm_pct >= 1 && o->hot_pct + o->warm_pct <= 80);
-    must(o->hot_max_factor > 0 && o->warm_max_factor > 0);
-    must(o->automove <= 2 && o->automove_window >= 3);
-    must(o->automove_ratio > 0 && o->automove_ratio <= 1);
-    must(o->tail_repair_time == 0 || o->tail_repair_time >= 10);
-    must(o->crawler_sleep <= 1000000);
-    must(o->watcher_logbuf >= 1024 && o->worker_logbuf >= 1024);
-    must(!o->temp_lru || o->lru_maintainer);
-    must(!o->socket_path || o->udp_port == 0);
+    must(o->store.tuning.hot_pct >= 1 && o->store.tuning.warm_pct >= 1 &&
+         o->store.tuning.hot_pct + o->store.tuning.warm_pct <= 80);
+    must(o->store.tuning.hot_max_factor > 0 && o->store.tuning.warm_max_factor > 0);
+    must(o->store.tuning.automove <= 2 && o->store.automove_window >= 3);
+    must(o->store.tuning.automove_ratio > 0 && o->store.tuning.automove_ratio <= 1);
+    must(o->store.tail_repair_time == 0 || o->store.tail_repair_time >= 10);
+    must(o->store.tuning.crawler_sleep_us <= 1000000);
+    must(o->commands.watcher_logbuf >= 1024 && o->commands.worker_logbuf >= 1024);
+    must(!o->store.tuning.temp || o->store.maintained);
+    must(!o->net.socket_path || o->net.udp_port == 0);
     must(o->kcache.optional || !options_without_kernel(o));
 }
 
@@ -79,18 +80,19 @@ static void check_numbers(const struct options *o)
 static void check_sizes(const struct options *o)
 {
     const struct slab_config config = {
-        .chunk_max = (uint32_t)o->chunk_max,
-        .chunk_min = o->chunk_min,
-        .growth_factor = o->growth_factor,
-        .slab_sizes = o->slab_sizes[0] ? o->slab_sizes : NULL,
-        .memory_limit = o->memory_limit,
+        .chunk_max = (uint32_t)o->store.chunk_max,
+        .chunk_min = o->store.chunk_min,
+        .growth_factor = o->store.growth_factor,
+        .slab_sizes = o->store.slab_sizes,
+        .memory_limit = o->store.memory_limit,
     };
-    struct heap heap = {.ref_shift = heap_ref_shift(o->memory_limit), .max_extents = 1};
+    struct heap heap = {.ref_shift = heap_ref_shift(o->store.memory_limit), .max_extents = 1};
     struct slabs slabs;
 
-    must(o->item_max >= 1024 && o->item_max <= 1u << 30 && o->item_max <= o->memory_limit / 2);
-    must(o->chunk_max <= o->item_max && o->item_max % o->chunk_max == 0);
-    must(PAGE % o->chunk_max == 0 && o->growth_factor > 1);
+    must(o->store.item_max >= 1024 && o->store.item_max <= 1u << 30 &&
+         o->store.item_max <= o->store.memory_limit / 2);
+    must(o->store.chunk_max <= o->store.item_max && o->store.item_max % o->store.chunk_max == 0);
+    must(PAGE % o->store.chunk_max == 0 && o->store.growth_factor > 1);
     if (heap.ref_shift == 0)
         return; /* more memory than the store can use: it reports it */
     must(slab_init(&slabs, &heap, &config) == 0);

@@ -144,14 +144,14 @@ static void plain_stats_are_those_of_memcached(void)
     server_stop(&server);
 
     server_defaults(&server, &store);
-    server.crawler = server.config.lru_segmented = store.lru_segmented = false;
+    server.crawler = server.config.lru_segmented = store.tuning.lru_segmented = false;
     server_start(&server, &store);
     ok(names_come_in_order(&server, &count) && count == 71,
        "71 names without crawler and maintainer");
     server_stop(&server);
 
     server_defaults(&server, &store);
-    server.crawler = server.config.lru_segmented = store.lru_segmented = false;
+    server.crawler = server.config.lru_segmented = store.tuning.lru_segmented = false;
     server.config.slab_reassign = server.config.maxconns_fast = false;
     server_start(&server, &store);
     ok(names_come_in_order(&server, &count) && count == 62,

@@ -62,7 +62,7 @@ static void chunks_have_two_units(void)
         const char *told = cases[i].told;
 
         parse(&o, cases[i].line);
-        ok(o.status == OPTIONS_RUN && o.options.chunk_max == cases[i].bytes &&
+        ok(o.status == OPTIONS_RUN && o.options.store.chunk_max == cases[i].bytes &&
                (told ? strstr(o.output, told) && strchr(o.output, '\n')[1] == '\0' : !o.output[0]),
            "%s: %llu bytes, and %s", cases[i].line, (unsigned long long)cases[i].bytes,
            told ? "a line says so" : "no line");
@@ -97,16 +97,18 @@ static void defaults_are_memcacheds(void)
 
     parse(&o, "");
     ok(o.status == OPTIONS_RUN && !o.output[0], "an empty command line is accepted");
-    ok(o.options.tcp_port == 11211 && o.options.udp_port == 0, "TCP port 11211, no UDP port");
-    ok(o.options.memory_limit == 64u << 20 && o.options.item_max == 1u << 20 &&
-           o.options.chunk_max == 1u << 19 && o.options.chunk_min == 48,
+    ok(o.options.net.tcp_port == 11211 && o.options.net.udp_port == 0,
+       "TCP port 11211, no UDP port");
+    ok(o.options.store.memory_limit == 64u << 20 && o.options.store.item_max == 1u << 20 &&
+           o.options.store.chunk_max == 1u << 19 && o.options.store.chunk_min == 48,
        "64 MB, items to 1 MB, chunks to 512 KB");
-    ok(o.options.nthreads == 4 && o.options.max_connections == 1024 && o.options.backlog == 1024 &&
-           o.options.reqs_per_event == 20,
+    ok(o.options.net.nthreads == 4 && o.options.net.max_connections == 1024 &&
+           o.options.net.backlog == 1024 && o.options.net.reqs_per_event == 20,
        "4 threads, 1024 connections, backlog 1024, 20 requests");
-    ok(o.options.cas && o.options.evict && o.options.flush_enabled && o.options.dump_enabled &&
-           o.options.maxconns_fast && o.options.lru_maintainer && o.options.lru_segmented &&
-           o.options.expand && o.options.reuseport && !o.options.temp_lru,
+    ok(o.options.store.cas && o.options.store.evict && o.options.commands.flush_enabled &&
+           o.options.commands.dump_enabled && o.options.net.maxconns_fast &&
+           o.options.store.maintained && o.options.store.tuning.lru_segmented &&
+           o.options.store.expand && o.options.net.reuseport && !o.options.store.tuning.temp,
        "switches have memcached's defaults");
     options_fini(&o.options);
 }
@@ -138,24 +140,27 @@ static void values_are_stored(void)
           "-M -C -F -A -k -r -d -L -l a -l b,c -D / -o hashpower=20,idle_timeout=4,"
           "no_maxconns_fast,slab_sizes=100-200-304,no_hashexpand,temporary_ttl=7");
     ok(o.status == OPTIONS_RUN, "a long line of options is accepted: %s", o.output);
-    ok(o.options.tcp_port == 1 && o.options.udp_port == 0, "-s leaves no UDP port");
-    ok(o.options.max_connections == 18 && o.options.nthreads == 3 && o.options.backlog == 5 &&
-           o.options.reqs_per_event == 9 && o.options.chunk_min == 64,
+    ok(o.options.net.tcp_port == 1 && o.options.net.udp_port == 0, "-s leaves no UDP port");
+    ok(o.options.net.max_connections == 18 && o.options.net.nthreads == 3 &&
+           o.options.net.backlog == 5 && o.options.net.reqs_per_event == 9 &&
+           o.options.store.chunk_min == 64,
        "numbers are stored");
-    ok(o.options.memory_limit == 100u << 20 && o.options.item_max == 512u << 10, "sizes too");
-    ok(o.options.growth_factor == 1.5 && o.options.access_mask == 0770,
+    ok(o.options.store.memory_limit == 100u << 20 && o.options.store.item_max == 512u << 10,
+       "sizes too");
+    ok(o.options.store.growth_factor == 1.5 && o.options.net.access_mask == 0770,
        "factors and masks are stored");
-    ok(strcmp(o.options.listen, "a,b,c") == 0, "several -l are joined");
-    ok(!o.options.evict && !o.options.cas && !o.options.flush_enabled && !o.options.expand &&
-           !o.options.maxconns_fast,
+    ok(strcmp(o.options.net.addresses, "a,b,c") == 0, "several -l are joined");
+    ok(!o.options.store.evict && !o.options.store.cas && !o.options.commands.flush_enabled &&
+           !o.options.store.expand && !o.options.net.maxconns_fast,
        "switches are off");
-    ok(o.options.shutdown_command && o.options.lock_memory && o.options.coredumps &&
-           o.options.daemonize && o.options.large_pages && o.options.verbosity == 2,
+    ok(o.options.commands.shutdown_enabled && o.options.lock_memory && o.options.coredumps &&
+           o.options.daemonize && o.options.store.prealloc && o.options.verbosity == 2,
        "or on");
-    ok(o.options.prefix_delimiter == '/' && o.options.detail_enabled,
+    ok(o.options.commands.prefix_delimiter == '/' && o.options.commands.detail_enabled,
        "-D turns collection of statistics on");
-    ok(o.options.slab_sizes[2] == 304 && o.options.slab_sizes[3] == 0, "slab sizes are a list");
-    ok(o.options.temp_lru && o.options.temporary_ttl == 7,
+    ok(o.options.store.slab_sizes[2] == 304 && o.options.store.slab_sizes[3] == 0,
+       "slab sizes are a list");
+    ok(o.options.store.tuning.temp && o.options.store.tuning.temporary_ttl == 7,
        "temporary_ttl turns the temporary LRU segment on");
     options_fini(&o.options);
 
@@ -164,26 +169,29 @@ static void values_are_stored(void)
        "an unknown long option is an error");
     options_fini(&o.options);
     parse(&o, "stray --threads=2 words -U 77");
-    ok(o.status == OPTIONS_RUN && o.options.nthreads == 2, "operands are ignored");
-    ok(o.options.tcp_port == 77 && o.options.udp_port == 77, "-U alone sets the TCP port, too");
+    ok(o.status == OPTIONS_RUN && o.options.net.nthreads == 2, "operands are ignored");
+    ok(o.options.net.tcp_port == 77 && o.options.net.udp_port == 77,
+       "-U alone sets the TCP port, too");
     options_fini(&o.options);
     parse(&o, "-p -1 -U -1");
-    ok(o.options.tcp_port == -1 && o.options.udp_port == -1, "port -1 is an ephemeral port");
+    ok(o.options.net.tcp_port == -1 && o.options.net.udp_port == -1,
+       "port -1 is an ephemeral port");
     options_fini(&o.options);
     parse(&o, "-l a -l a,bc -l b -l bc -l c;a");
-    ok(strcmp(o.options.listen, "a,a,bc,b,c;a") == 0, "a repeated -l names an address once: %s",
-       o.options.listen);
+    ok(strcmp(o.options.net.addresses, "a,a,bc,b,c;a") == 0,
+       "a repeated -l names an address once: %s", o.options.net.addresses);
     options_fini(&o.options);
     parse(&o, "--napi-ids=1 --napi_ids=1 --napi-ids 1 -N 1 -o read_buf_mem_limit=5000");
     ok(o.status == OPTIONS_RUN && !o.output[0], "--napi-ids has two forms, as 1.6 has it: %s",
        o.output);
-    ok(o.options.read_buf_limit == 5000ull << 20, "read_buf_mem_limit is in megabytes");
+    ok(o.options.net.read_buf_limit == 5000ull << 20, "read_buf_mem_limit is in megabytes");
     options_fini(&o.options);
     parse(&o, "-o no_lru_maintainer");
-    ok(!o.options.lru_segmented, "without the maintainer the LRU has no segments");
+    ok(!o.options.store.tuning.lru_segmented, "without the maintainer the LRU has no segments");
     options_fini(&o.options);
     parse(&o, "-m 8 -o slab_automove,modern,worker_logbuf_size=1 -B ascii -o no_slab_automove");
-    ok(o.status == OPTIONS_RUN && o.options.automove == 0 && o.options.worker_logbuf == 1024,
+    ok(o.status == OPTIONS_RUN && o.options.store.tuning.automove == 0 &&
+           o.options.commands.worker_logbuf == 1024,
        "an optional argument may be left out; later options override");
     options_fini(&o.options);
 }
@@ -455,7 +463,8 @@ static void dash_x_means_two_things(void)
 
         parse(&o, x->line);
         if (!ok(o.status == OPTIONS_RUN && (o.options.kcache.ninterfaces > 0) == x->kernel_path &&
-                    o.options.dump_enabled == x->dumping && o.options.verbosity == x->verbosity,
+                    o.options.commands.dump_enabled == x->dumping &&
+                    o.options.verbosity == x->verbosity,
                 "%s: kernel path %s, dumping %s", x->line, x->kernel_path ? "on" : "off",
                 x->dumping ? "on" : "off"))
             diag("status %d: %s", o.status, o.output);
@@ -468,7 +477,7 @@ static void words_after_bmc_belong_to_it(void)
     struct outcome o;
 
     parse(&o, "-U 1 -o maxconns_fast,bmc=eth0,mode=native,optional,no_maxconns_fast");
-    ok(o.status == OPTIONS_RUN && !o.options.maxconns_fast,
+    ok(o.status == OPTIONS_RUN && !o.options.net.maxconns_fast,
        "words up to the next suboption belong to bmc=: %s", o.output);
     ok(o.options.kcache.optional, "'optional' belongs to bmc=");
     ok(o.options.kcache.ninterfaces == 1 && strcmp(o.options.kcache.interfaces[0], "eth0") == 0,

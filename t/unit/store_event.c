@@ -52,7 +52,7 @@ static void test_evictions(uint32_t wanted)
 
     fixture_defaults(&config);
     config.memory_limit = 10 << 20;
-    config.lru_segmented = false;
+    config.tuning.lru_segmented = false;
     fixture_open(&f, &config);
     store_set_events(f.store, &events);
     overfill(&f);
@@ -76,7 +76,7 @@ static void test_ages(void)
 
     fixture_defaults(&config);
     config.memory_limit = 15 << 20;
-    config.lru_segmented = false;
+    config.tuning.lru_segmented = false;
     fixture_open(&f, &config);
     store_set_events(f.store, &events);
     overfill(&f);

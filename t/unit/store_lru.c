@@ -69,7 +69,7 @@ static void test_one_eviction_for_each_set(bool segmented)
 
     fixture_defaults(&config);
     config.memory_limit = 3 << 20;
-    config.lru_segmented = segmented;
+    config.tuning.lru_segmented = segmented;
     fixture_open(&f, &config);
     while (stats_of(&f).evictions == 0)
         put_sized(&f, "big", stored++, BIG, 0, NOW);
@@ -91,7 +91,7 @@ static void test_read_items_stay(bool segmented)
 
     fixture_defaults(&config);
     config.memory_limit = 2 << 20;
-    config.lru_segmented = segmented;
+    config.tuning.lru_segmented = segmented;
     fixture_open(&f, &config);
     put_sized(&f, "read", 0, BIG, 0, NOW);
     put_sized(&f, "once", 0, BIG, 0, NOW);
@@ -236,7 +236,7 @@ static bool outlives(unsigned int kernel, unsigned int server, bool server_first
 
     fixture_defaults(&config);
     config.memory_limit = 2 << 20;
-    config.lru_segmented = false;
+    config.tuning.lru_segmented = false;
     fixture_open(&f, &config);
     put_sized(&f, "read", 0, BIG, 0, NOW);
     for (i = 0; server_first && i < server; i++)
@@ -414,7 +414,7 @@ static void test_temporary(void)
     struct store_class_stats stats;
 
     fixture_defaults(&config);
-    config.temp = true;
+    config.tuning.temp = true;
     fixture_open(&f, &config);
     put_sized(&f, "t", 0, 10, NOW + 61, NOW);
     put_sized(&f, "t", 1, 10, NOW + 62, NOW);

@@ -23,7 +23,7 @@ static void open_bed_of(struct bed *bed, uint64_t megabytes, bool evict, uint32_
     config.memory_limit = megabytes << 20;
     config.chunk_max = chunk_max;
     config.evict = evict;
-    config.lru_segmented = false;
+    config.tuning.lru_segmented = false;
     fixture_open(&bed->f, &config);
     memset(bed->value, 'v', SIZE);
     bed->value[SIZE] = '\0';
@@ -757,7 +757,7 @@ static void test_tail_repair(void)
     for (int repair = 0; repair < 2; repair++) {
         fixture_defaults(&config);
         config.memory_limit = 1 << 20;
-        config.lru_segmented = false;
+        config.tuning.lru_segmented = false;
         config.tail_repair_time = repair ? 10 : 0;
         fixture_open(&f, &config);
         clsid = slab_class_of_size(&f.store->slabs, 100050);

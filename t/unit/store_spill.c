@@ -30,7 +30,7 @@ static void open_lab(struct lab *lab)
     }
     fixture_defaults(&config);
     config.flash = lab->flash;
-    config.lru_segmented = false;
+    config.tuning.lru_segmented = false;
     fixture_open(&lab->f, &config);
     store_flash_rules(lab->f.store, &rules);
     rules.item_age = AGE;

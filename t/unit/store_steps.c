@@ -54,7 +54,7 @@ static void open_bed(struct bed *bed)
     fixture_defaults(&config);
     config.hashpower = TABLE_MIN_POWER;
     config.expand = false;
-    config.lru_segmented = false;
+    config.tuning.lru_segmented = false;
     config.chunk_min = CHUNK;
     config.memory_limit = 16 << 20;
     bed->f.provider = &bed->shared.provider;

@@ -329,7 +329,7 @@ static void test_tight(unsigned int scale, enum how chosen)
     config.growth_factor = 4;
     config.hashpower = 12;
     config.chunk_max = CHUNK_MAX;
-    config.lru_segmented = config.temp = chosen != FLAT;
+    config.tuning.lru_segmented = config.tuning.temp = chosen != FLAT;
     config.s3_fifo = chosen == S3_FIFO;
     execute(run, &config);
     ok(run->wrong == 0, "%s, evicting and flushing: every value is as it was stored", how);

@@ -45,7 +45,7 @@ static void open_with(struct fixture *f, bool sums)
 
     fixture_defaults(&config);
     config.sums = sums;
-    config.lru_segmented = false;
+    config.tuning.lru_segmented = false;
     config.memory_limit = 64 << 20;
     fixture_open(f, &config);
 }
