@@ -23,7 +23,8 @@ endif
 # Not as folders: of a folder `make dist` takes what is built in it as well.
 EXTRA_bpf = $(filter-out %.skel.h, $(wildcard $(addprefix $(srcdir)/bpf/, \
     packet/*.h answer/*.h udp/*.[ch] tcp/*.[ch] chain/*.[ch])))
-EXTRA_bpf += bpf/shared/counters.def bpf/load/prog_array.bpf.h bpf/attach/filter.bpf.c bpf/attach/member.bpf.c
+EXTRA_bpf += bpf/shared/counters.def
+EXTRA_bpf += bpf/load/prog_array.bpf.h bpf/attach/filter.bpf.c bpf/attach/member.bpf.c
 EXTRA_bpf += bpf/attach/share.bpf.c
 
 # The parsers of the chain are the same code in user space.
