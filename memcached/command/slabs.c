@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "command/call.h"
 #include "store/store_mover.h"
+#include "store/store_tuning.h"
 
 #define BAD_FORMAT SLICE("CLIENT_ERROR bad command line format\r\n")
 
