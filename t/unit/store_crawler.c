@@ -19,7 +19,7 @@ enum { EARLIER = 100, OVER = 500, LATER = 1000, MANY = 20000 };
 static void open_with(struct fixture *f, struct store_config *config)
 {
     config->clock.base_ns -= LATER * 1000000000ull;
-    config->crawler_sleep_us = 0;
+    config->tuning.crawler_sleep_us = 0;
     fixture_open(f, config);
     if (store_crawler_start(f->store) != 0) {
         printf("Bail out! no crawler\n");
