@@ -14,6 +14,7 @@
 #include "base/limited.h"
 #include "base/log.h"
 #include "base/notify.h"
+#include "base/path.h"
 #include "command/command.h"
 #include "config.h"
 #include "flash/flash.h"
@@ -649,15 +650,11 @@ static void block_signals(void)
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-/* Makes the path absolute, because a daemon changes its directory. Allocated; NULL for NULL. */
+/* As path_absolute; NULL for NULL. */
 static char *absolute_path(const char *file)
 {
-    char *directory = file && file[0] != '/' ? getcwd(NULL, 0) : NULL;
-    char *path = file && !directory ? strdup(file) : NULL;
+    char *path = file ? path_absolute(file) : NULL;
 
-    if (directory && asprintf(&path, "%s/%s", directory, file) < 0)
-        path = NULL;
-    free(directory);
     if (file && !path)
         fatal(EXIT_OS_ERROR, "no memory for the path of %s", file);
     return path;

@@ -9,6 +9,7 @@ base_srcs += memcached/base/countdown.h
 base_srcs += memcached/base/limited.c memcached/base/limited.h
 base_srcs += memcached/base/log.c memcached/base/log.h
 base_srcs += memcached/base/notify.c memcached/base/notify.h
+base_srcs += memcached/base/path.c memcached/base/path.h
 base_srcs += memcached/base/memfile.c memcached/base/memfile.h
 base_srcs += memcached/base/num.c memcached/base/num.h
 base_srcs += memcached/base/credentials.c memcached/base/credentials.h

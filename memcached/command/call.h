@@ -65,6 +65,9 @@ command_handler command_get, command_gets, command_gat, command_gats;
 command_handler command_store;
 /* Reserves the item and makes it pending, with `ntail` bytes behind the value. Any protocol. */
 enum store_result storage_begin(struct call *call, size_t ntail);
+/* store_commit_on, with the events of `watch`. */
+enum store_result storage_commit(struct command_local *local, int fd, struct mc_item *item,
+                                 const struct store_terms *terms, rel_time now, uint64_t *cas);
 /* Stores the pending item. */
 enum store_result storage_end(struct command_local *local, struct command_pending *pending,
                               rel_time now, uint64_t *cas);

@@ -93,7 +93,7 @@ struct commands *commands_new(struct store *store, const struct command_config *
         free(commands);
         return NULL;
     }
-    watch_store(commands);
+    watch_events(commands);
     bypass_switch(commands, NULL, BYPASS_LOG, config->logged);
     detail_set(commands, NULL, config->detail_enabled);
     return commands;

@@ -186,6 +186,9 @@ enum command_next command_run(struct command_local *local, const struct request 
 size_t command_value_room(struct command_local *local, struct command_pending *pending, char **ptr);
 /* n bytes were written there (or discarded). */
 void command_value_filled(struct command_pending *pending, size_t n);
+/* Copies (or discards) as many of the bytes as the value needs; returns how many. */
+size_t command_fill(struct command_local *local, struct command_pending *pending,
+                    struct slice bytes);
 /* nleft is 0: stores the value and replies. */
 enum command_next command_finish(struct command_local *local, struct command_client *client,
                                  struct command_pending *pending, rel_time now,

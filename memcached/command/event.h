@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 #include "base/slice.h"
-#include "command/command.h"
 
 enum event_type {
     EVENT_ITEM_GET,

@@ -397,7 +397,7 @@ void command_meta_store(struct command_local *local, struct command_pending *pen
     enum store_result result;
 
     pending->item = NULL;
-    result = watch_commit(local, pending->fd, item, &terms, now, &facts.cas);
+    result = storage_commit(local, pending->fd, item, &terms, now, &facts.cas);
     if (result == STORE_NO_MEMORY) {
         reply_bytes(reply, SLICE("SERVER_ERROR out of memory storing object\r\n"));
     } else if (result != STORE_DONE || !proto_meta_has(&request, 'q')) {

@@ -84,6 +84,25 @@ size_t command_value_room(struct command_local *local, struct command_pending *p
     return room.len < pending->nleft ? room.len : pending->nleft;
 }
 
+size_t command_fill(struct command_local *local, struct command_pending *pending,
+                    struct slice bytes)
+{
+    size_t filled = 0;
+
+    while (pending->nleft > 0 && filled < bytes.len) {
+        char *ptr;
+        size_t n = command_value_room(local, pending, &ptr);
+
+        if (n > bytes.len - filled)
+            n = bytes.len - filled;
+        if (ptr)
+            memcpy(ptr, bytes.ptr + filled, n);
+        command_value_filled(pending, n);
+        filled += n;
+    }
+    return filled;
+}
+
 void command_value_filled(struct command_pending *pending, size_t n)
 {
     assert(n <= pending->nleft);
@@ -133,6 +152,20 @@ static struct slice stored_text(enum store_result result, enum verb verb)
     return SLICE("NOT_STORED\r\n");
 }
 
+enum store_result storage_commit(struct command_local *local, int fd, struct mc_item *item,
+                                 const struct store_terms *terms, rel_time now, uint64_t *cas)
+{
+    struct watch_store watch;
+    enum store_result result;
+
+    if (!watched(local, WATCH_STORES))
+        return store_commit_on(local->store, item, terms, now, cas);
+    watch_storing(local, fd, item, now, &watch);
+    result = store_commit_on(local->store, item, terms, now, cas);
+    watch_stored(local, fd, &watch, terms->mode, result, now);
+    return result;
+}
+
 enum store_result storage_end(struct command_local *local, struct command_pending *pending,
                               rel_time now, uint64_t *cas)
 {
@@ -140,7 +173,7 @@ enum store_result storage_end(struct command_local *local, struct command_pendin
     struct mc_item *item = pending->item;
 
     pending->item = NULL;
-    return watch_commit(local, pending->fd, item, &terms, now, cas);
+    return storage_commit(local, pending->fd, item, &terms, now, cas);
 }
 
 enum command_next command_finish(struct command_local *local, struct command_client *client,

@@ -115,15 +115,9 @@ static const char *result_text(enum store_result result, enum store_mode mode)
     return "not_stored";
 }
 
-/* An item before or after it is stored. */
-struct stored {
-    unsigned int clsid;
-    rel_time expiry;
-};
-
 static void emit_store(struct command_local *local, int fd, struct slice key,
-                       enum store_result result, enum store_mode mode, const struct stored *stored,
-                       rel_time now)
+                       enum store_result result, enum store_mode mode,
+                       const struct watch_store *stored, rel_time now)
 {
     struct event event = {
         .classes = COMMAND_WATCH_MUTATIONS,
@@ -140,34 +134,35 @@ static void emit_store(struct command_local *local, int fd, struct slice key,
 }
 
 static void look_at_stored(struct command_local *local, struct slice key, rel_time now,
-                           struct stored *out)
+                           struct watch_store *out)
 {
     struct store_fetched fetched;
     struct mc_item *item = store_peek(local->store, key, now, &fetched);
 
     if (item) {
-        *out = (struct stored){fetched.clsid, fetched.expiry};
+        out->clsid = fetched.clsid;
+        out->expiry = fetched.expiry;
         store_put(local->store, item);
     }
 }
 
-enum store_result watch_commit_now(struct command_local *local, int fd, struct mc_item *item,
-                                   const struct store_terms *terms, rel_time now, uint64_t *cas)
+void watch_storing(struct command_local *local, int fd, const struct mc_item *item, rel_time now,
+                   struct watch_store *out)
 {
-    struct stored stored = {item_class(local->store, item), item->exptime};
-    bool joins = terms->mode == STORE_APPEND || terms->mode == STORE_PREPEND;
-    char bytes[PROTO_KEY_MAX];
-    struct slice key = item_key(item);
-    enum store_result result;
+    out->key = item_key(item);
+    memcpy(out->bytes, out->key.ptr, out->key.len);
+    out->key.ptr = out->bytes;
+    out->clsid = item_class(local->store, item);
+    out->expiry = item->exptime;
+    look(local, fd, out->key, now);
+}
 
-    memcpy(bytes, key.ptr, key.len);
-    key.ptr = bytes;
-    look(local, fd, key, now);
-    result = store_commit_on(local->store, item, terms, now, cas);
-    if (joins && result == STORE_DONE)
-        look_at_stored(local, key, now, &stored);
-    emit_store(local, fd, key, result, terms->mode, &stored, now);
-    return result;
+void watch_stored(struct command_local *local, int fd, struct watch_store *stored,
+                  enum store_mode mode, enum store_result result, rel_time now)
+{
+    if (result == STORE_DONE && (mode == STORE_APPEND || mode == STORE_PREPEND))
+        look_at_stored(local, stored->key, now, stored);
+    emit_store(local, fd, stored->key, result, mode, stored, now);
 }
 
 void watch_refused_now(const struct call *call, struct slice key, enum store_result result)
@@ -181,13 +176,13 @@ void watch_refused_now(const struct call *call, struct slice key, enum store_res
     bool known = verb >= VERB_ADD && verb <= VERB_CAS;
 
     emit_store(call->local, call->client->fd, key, result, known ? modes[verb] : STORE_SET,
-               &(struct stored){0}, call->now);
+               &(struct watch_store){0}, call->now);
 }
 
 void watch_arith_now(const struct call *call, struct slice key, const struct watch_before *before,
                      enum store_result result)
 {
-    struct stored stored = {0};
+    struct watch_store stored = {0};
 
     if (before->found || result != STORE_DONE)
         return;
@@ -258,7 +253,7 @@ static void on_store_words(void *context, struct slice words)
     logger_emit(&commands->logger.shared->ring, &event, words);
 }
 
-void watch_store(struct commands *commands)
+void watch_events(struct commands *commands)
 {
     const struct store_events events = {
         .context = commands,

@@ -56,17 +56,18 @@ static inline void watch_arith(const struct call *call, struct slice key,
         watch_arith_now(call, key, before, result);
 }
 
-/* store_commit_on, with events for MUTATIONS and FETCHERS. */
-enum store_result watch_commit_now(struct command_local *local, int fd, struct mc_item *item,
-                                   const struct store_terms *terms, rel_time now, uint64_t *cas);
-static inline enum store_result watch_commit(struct command_local *local, int fd,
-                                             struct mc_item *item, const struct store_terms *terms,
-                                             rel_time now, uint64_t *cas)
-{
-    return watched(local, COMMAND_WATCH_FETCHERS | COMMAND_WATCH_MUTATIONS)
-               ? watch_commit_now(local, fd, item, terms, now, cas)
-               : store_commit_on(local->store, item, terms, now, cas);
-}
+/* MUTATIONS and FETCHERS: an item that is being stored, from before to after. */
+enum { WATCH_STORES = COMMAND_WATCH_FETCHERS | COMMAND_WATCH_MUTATIONS };
+struct watch_store {
+    char bytes[PROTO_KEY_MAX];
+    struct slice key;
+    unsigned int clsid;
+    rel_time expiry;
+};
+void watch_storing(struct command_local *local, int fd, const struct mc_item *item, rel_time now,
+                   struct watch_store *out);
+void watch_stored(struct command_local *local, int fd, struct watch_store *stored,
+                  enum store_mode mode, enum store_result result, rel_time now);
 /* MUTATIONS: there was no room for the value. */
 void watch_refused_now(const struct call *call, struct slice key, enum store_result result);
 static inline void watch_refused(const struct call *call, struct slice key,
@@ -77,6 +78,6 @@ static inline void watch_refused(const struct call *call, struct slice key,
 }
 
 /* Emits the store's events too. */
-void watch_store(struct commands *commands);
+void watch_events(struct commands *commands);
 
 #endif

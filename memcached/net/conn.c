@@ -357,29 +357,18 @@ static ssize_t receive(struct conn *conn, struct turn *turn)
 
 /* --- output ------------------------------------------------------------ */
 
-/* Copies the pieces of a small reply into one buffer. */
-static size_t flatten(char *flat, const struct iovec *iov, size_t niov)
-{
-    size_t len = 0;
-
-    for (size_t i = 0; i < niov; i++) {
-        memcpy(flat + len, iov[i].iov_base, iov[i].iov_len);
-        len += iov[i].iov_len;
-    }
-    return len;
-}
-
 static ssize_t send_once(const struct conn *conn, const struct reply *reply, size_t skip)
 {
+    const size_t nleft = reply->nbytes - skip;
     struct iovec iov[REPLY_IOVS];
-    size_t niov = reply_iov(reply, skip, SIZE_MAX, iov, REPLY_IOVS);
     char flat[REPLY_FLAT];
 
-    if (wire_is_tls(conn->tls))
-        return tls_send(conn->tls, iov, niov);
-    if (niov > 1 && reply->nbytes - skip <= REPLY_FLAT)
-        return send(fd_of(conn), flat, flatten(flat, iov, niov), MSG_NOSIGNAL);
-    return wire_send(fd_of(conn), NULL, iov, niov);
+    if (reply->npieces > 1 && nleft <= REPLY_FLAT && !wire_is_tls(conn->tls)) {
+        reply_read(reply, skip, nleft, flat);
+        return send(fd_of(conn), flat, nleft, MSG_NOSIGNAL);
+    }
+    return wire_send(fd_of(conn), conn->tls, iov,
+                     reply_iov(reply, skip, SIZE_MAX, iov, REPLY_IOVS));
 }
 
 /* Counts the bytes of a send; *n becomes the bytes sent, 0 if the send is to be repeated. */
@@ -532,35 +521,6 @@ static bool resume(struct conn *conn)
 
 /* --- execution --------------------------------------------------------- */
 
-/* Copies received bytes into the value. False: the value needs more. */
-static bool fill_value(struct conn *conn)
-{
-    struct input *in = conn->input.now;
-
-    while (conn->pending.nleft > 0 && in->start < in->end) {
-        char *ptr;
-        size_t n = command_value_room(conn->worker->local, &conn->pending, &ptr);
-
-        if (n > in->end - in->start)
-            n = in->end - in->start;
-        if (ptr)
-            memcpy(ptr, in->ptr + in->start, n);
-        command_value_filled(&conn->pending, n);
-        in->start += n;
-    }
-    return conn->pending.nleft == 0;
-}
-
-/* Whether a long line still has no newline: then it is not parsed again. */
-static bool is_endless(struct input *in, struct slice text)
-{
-    bool endless = in->searched > PROTO_LINE_MAX &&
-                   !memchr(text.ptr + in->searched, '\n', text.len - in->searched);
-
-    in->searched = text.len;
-    return endless;
-}
-
 /* Parses the next request of the input. Returns as proto_parse. */
 static ssize_t parse(struct conn *conn, struct request *request)
 {
@@ -574,7 +534,7 @@ static ssize_t parse(struct conn *conn, struct request *request)
         conn->protocol = proto_protocol(bytes.ptr[0]);
         log_at(2, "%d: Client using the %s protocol", fd_of(conn), protocol_names[conn->protocol]);
     }
-    if (conn->protocol == PROTOCOL_TEXT && is_endless(in, bytes))
+    if (conn->protocol == PROTOCOL_TEXT && input_is_endless(in, PROTO_LINE_MAX))
         return 0;
     n = conn->line ? proto_parse_rest(bytes, conn->line, request)
                    : proto_parse(conn->protocol, bytes, request);
@@ -592,7 +552,8 @@ static enum command_next execute_one(struct conn *conn, struct turn *turn, bool 
     ssize_t consumed;
 
     if (conn->filling) {
-        *need_input = !fill_value(conn);
+        in->start += command_fill(worker->local, &conn->pending, input_unread(in));
+        *need_input = conn->pending.nleft > 0;
         if (*need_input)
             return COMMAND_VALUE;
         conn->filling = false;

@@ -186,3 +186,27 @@ unsigned int datagrams_send(struct datagrams *datagrams)
     datagrams_drop(datagrams);
     return 0;
 }
+
+void datagrams_turn_control(struct msghdr *message)
+{
+    struct cmsghdr *control = CMSG_FIRSTHDR(message);
+
+    if (!control) {
+        message->msg_controllen = 0;
+    } else if (control->cmsg_level == IPPROTO_IP && control->cmsg_type == IP_PKTINFO) {
+        struct in_pktinfo info;
+
+        memcpy(&info, CMSG_DATA(control), sizeof(info));
+        info.ipi_ifindex = 0;
+        memcpy(CMSG_DATA(control), &info, sizeof(info));
+    } else if (control->cmsg_level == IPPROTO_IPV6 && control->cmsg_type == IPV6_PKTINFO) {
+        struct in6_pktinfo info;
+
+        memcpy(&info, CMSG_DATA(control), sizeof(info));
+        if (IN6_IS_ADDR_MULTICAST(&info.ipi6_addr))
+            info.ipi6_addr = in6addr_any;
+        else if (!IN6_IS_ADDR_LINKLOCAL(&info.ipi6_addr))
+            info.ipi6_ifindex = 0;
+        memcpy(CMSG_DATA(control), &info, sizeof(info));
+    }
+}

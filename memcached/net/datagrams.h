@@ -76,6 +76,11 @@ char *datagrams_add(struct datagrams *datagrams, const struct datagrams_way *way
  */
 unsigned int datagrams_send(struct datagrams *datagrams);
 void datagrams_drop(struct datagrams *datagrams);
+/*
+ * Turns the control message that came with a request into the reply's: the source address, and the
+ * interface only where the address needs it.
+ */
+void datagrams_turn_control(struct msghdr *message);
 
 static inline bool datagrams_full(const struct datagrams *datagrams)
 {

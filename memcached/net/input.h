@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "base/slice.h"
 
@@ -44,6 +45,17 @@ struct conn_input {
 static inline struct slice input_unread(const struct input *in)
 {
     return (struct slice){in->ptr + in->start, in->end - in->start};
+}
+
+/* Whether a line of more than `most` bytes still has no newline: it need not be parsed again. */
+static inline bool input_is_endless(struct input *in, size_t most)
+{
+    const struct slice text = input_unread(in);
+    bool endless =
+        in->searched > most && !memchr(text.ptr + in->searched, '\n', text.len - in->searched);
+
+    in->searched = text.len;
+    return endless;
 }
 
 /* memory: of the worker, which outlives the connection. */

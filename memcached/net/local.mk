@@ -16,7 +16,9 @@ net_srcs = \
     memcached/net/tls.h \
     memcached/net/traffic.c memcached/net/traffic.h \
     memcached/net/watch_emit.c memcached/net/watch_emit.h \
-    memcached/net/udp.c memcached/net/udp.h \
+    memcached/net/turn.h \
+    memcached/net/udp.c memcached/net/udp.h memcached/net/udp_internal.h \
+    memcached/net/udp_ring.c \
     memcached/net/wire.h \
     memcached/net/worker.c memcached/net/worker.h
 if ENABLE_TLS

@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "base/slice.h"
 #include "proto/proto.h"
 
 /* One word of -l, parsed. */

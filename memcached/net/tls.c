@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/path.h"
 
 enum {
     RECORD = SSL3_RT_MAX_PLAIN_LENGTH, /* a larger write makes no fewer records */
@@ -173,31 +174,24 @@ static SSL_CTX *load(const struct tls_config *config, bool asks, char *error, si
 /* --- life -------------------------------------------------------------- */
 
 /* Makes the path absolute, for -d and a later refresh. False: no memory. */
-static bool keep_path(char **path, const char *directory)
+static bool keep_path(char **path)
 {
-    char *kept = NULL;
+    const char *given = *path;
 
-    if (!*path)
-        return true;
-    if (asprintf(&kept, "%s%s%s", **path == '/' ? "" : directory, **path == '/' ? "" : "/", *path) <
-        0)
-        kept = NULL;
-    *path = kept;
-    return kept != NULL;
+    *path = given ? path_absolute(given) : NULL;
+    return *path || !given;
 }
 
 static bool keep_config(struct tls_config *config)
 {
-    char *directory = getcwd(NULL, 0);
-    bool whole = keep_path(&config->chain_cert, directory ? directory : "");
+    bool whole = keep_path(&config->chain_cert);
 
-    whole &= keep_path(&config->key, directory ? directory : "");
-    whole &= keep_path(&config->ca_cert, directory ? directory : "");
+    whole &= keep_path(&config->key);
+    whole &= keep_path(&config->ca_cert);
     if (config->ciphers) {
         config->ciphers = strdup(config->ciphers);
         whole &= config->ciphers != NULL;
     }
-    free(directory);
     return whole;
 }
 

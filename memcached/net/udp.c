@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "net/udp.h"
+#include "net/udp_internal.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,37 +11,18 @@
 #include "base/log.h"
 #include "base/xsk.h"
 #include "bpf/shared/layout.h"
-#include "command/command.h"
-#include "net/datagrams.h"
-#include "net/frame.h"
-#include "net/socket.h"
 #include "net/traffic.h"
 #include "net/watch_emit.h"
 
 enum {
-    BATCH = 32,           /* received datagrams in one system call */
-    ROUNDS = 4,           /* batches before the worker serves connections, */
-    RING_ROUNDS = 8,      /* and of a ring, of which each takes half the time */
+    ROUNDS = 4,           /* batches before the worker serves connections */
     SHARE = 128 * 1024,   /* bytes of reply to one datagram before others are served */
     EVENT = 4 * SHARE,    /* bytes of reply in one event */
     PATIENT_TURNS = 8,    /* turns that a datagram gets before the datagrams behind it */
     DEFERRED_MAX = 32,    /* deferred datagrams of one socket */
     DATAGRAM_MAX = 65536, /* the longest request */
     REPLY_PART = MC_UDP_PAYLOAD - MC_UDP_HEADER,
-    REPLY_IOVS = 64,
     COPIED_MAX = 8, /* datagrams of a reply by a ring: a longer train costs less by the socket */
-    SEND_PATIENCE_MS = 20, /* waits so long for a full socket; then drops the replies, as UDP may */
-};
-
-/* A datagram that is being answered. */
-struct task {
-    struct datagrams_way way; /* of its replies */
-    struct ring *ring;        /* by which they leave as long as it has room; NULL: none */
-    enum protocol protocol;
-    uint16_t id;
-    struct slice rest;       /* not yet executed */
-    size_t next, ndatagrams; /* of the current reply: the next to send, and all */
-    unsigned int nturns;
 };
 
 /* A datagram that takes longer: it waits for its next turn, and those behind it are served. */
@@ -55,61 +35,6 @@ struct deferred {
     char bytes[];
 };
 
-/* What an event may do before the worker serves others. */
-struct turn {
-    rel_time now;
-    unsigned int nrequests; /* left */
-    size_t nbytes;          /* of replies so far */
-    struct turn_time time;
-    bool late;      /* it lasts too long */
-    bool impatient; /* the socket was full for too long */
-};
-
-struct udp {
-    struct endpoint endpoint;
-    struct command_client client;
-    struct worker *worker;
-    struct udp *next, **link;
-    struct event *event;
-    struct socket_name name; /* its own */
-    bool any;                /* replies say which address they leave from */
-    bool unfit_logged;       /* the log has named a source that is not answered, */
-    bool long_logged;        /* a reply that was too long */
-
-    struct event *writable;
-    bool blocked;  /* the socket is full: nothing deferred is sent until it is writable, */
-    bool hopeless; /* and it was for too long: until then nothing waits for it */
-    struct deferred *first, **last;
-    unsigned int ndeferred;
-
-    unsigned int at, n; /* received datagrams: the next to answer, and all */
-    bool begun;         /* its task has begun */
-    struct task task;
-    struct mmsghdr in[BATCH];
-    struct iovec in_iov[BATCH];
-    struct sockaddr_storage peers[BATCH];
-    struct datagrams_control in_control[BATCH];
-    char *requests; /* BATCH times DATAGRAM_MAX */
-
-    struct datagrams out;
-};
-
-/* Requests that come by a ring of AF_XDP. Each belongs to the socket that it would have come to. */
-struct ring {
-    struct xsk *xsk;
-    struct worker *worker;
-    struct ring *next;
-    struct event *event;
-    struct event *unsent;  /* what the interface did not take is sent a moment later, */
-    unsigned int patience; /* so many times */
-    bool begun;            /* the first frame's task has begun, of the socket `udp`: */
-    struct udp *udp;
-    struct task task;
-    struct frame frame;
-    struct sockaddr_storage peer;
-    struct datagrams_control control;
-};
-
 size_t udp_ndatagrams(size_t nbytes)
 {
     size_t n = (nbytes + REPLY_PART - 1) / REPLY_PART;
@@ -119,40 +44,18 @@ size_t udp_ndatagrams(size_t nbytes)
 
 /* --- replies ----------------------------------------------------------- */
 
-/*
- * Drops what a full socket does not take in time. If it stays full, the next turns do not wait for
- * it again: that can last for seconds (replies to hosts that do not answer ARP), and the worker's
- * connections wait as well.
- */
-static void send_batch(struct udp *udp, struct turn *turn)
+void udp_send_batch(struct udp *udp, struct turn *turn)
 {
     unsigned int nleft = datagrams_send(&udp->out);
 
     while (nleft > 0 && !turn->impatient && !udp->hopeless) {
         struct pollfd wait = {udp->endpoint.fd, POLLOUT, 0};
 
-        turn->impatient = poll(&wait, 1, SEND_PATIENCE_MS) <= 0;
+        turn->impatient = poll(&wait, 1, UDP_SEND_PATIENCE_MS) <= 0;
         udp->hopeless = turn->impatient && event_add(udp->writable, NULL) == 0;
         nleft = datagrams_send(&udp->out);
     }
     datagrams_drop(&udp->out);
-}
-
-/* Copies `limit` bytes of the reply from `skip` on: the reply does not outlive its command. */
-static void copy_reply(char *to, const struct reply *reply, size_t skip, size_t limit)
-{
-    struct iovec iov[REPLY_IOVS];
-
-    while (limit > 0) {
-        size_t n = reply_iov(reply, skip, limit, iov, REPLY_IOVS);
-
-        for (size_t i = 0; i < n; i++) {
-            memcpy(to, iov[i].iov_base, iov[i].iov_len);
-            to += iov[i].iov_len;
-            skip += iov[i].iov_len;
-            limit -= iov[i].iov_len;
-        }
-    }
 }
 
 /* Makes the worker's reply the task's next message. */
@@ -199,7 +102,8 @@ static size_t add_datagram(struct udp *udp, struct task *task, const struct repl
                         : datagrams_add(&udp->out, &task->way, MC_UDP_HEADER + len);
 
     proto_render_frame(out, &frame);
-    copy_reply(out + MC_UDP_HEADER, reply, skip, len);
+    /* Copied, because the reply does not outlive its command. */
+    reply_read(reply, skip, len, out + MC_UDP_HEADER);
     if (by_ring) {
         frame_reply(by_ring, &task->ring->frame, MC_UDP_HEADER + len);
         xsk_send(task->ring->xsk, frame_headers(&task->ring->frame) + MC_UDP_HEADER + len);
@@ -213,7 +117,7 @@ static void send_reply(struct udp *udp, struct task *task, struct turn *turn, si
 {
     while (task->next < task->ndatagrams && turn->nbytes < limit) {
         if (datagrams_full(&udp->out))
-            send_batch(udp, turn);
+            udp_send_batch(udp, turn);
         turn->nbytes += add_datagram(udp, task, &udp->worker->reply);
     }
 }
@@ -227,21 +131,15 @@ static void send_reply(struct udp *udp, struct task *task, struct turn *turn, si
 static bool take_value(struct udp *udp, struct command_pending *pending, struct slice *rest)
 {
     struct command_local *local = udp->worker->local;
+    size_t n;
 
     if (pending->nleft > rest->len) {
         command_cut(local, pending, &udp->worker->reply);
         return false;
     }
-    while (pending->nleft > 0) {
-        char *ptr;
-        size_t n = command_value_room(local, pending, &ptr);
-
-        if (ptr)
-            memcpy(ptr, rest->ptr, n);
-        command_value_filled(pending, n);
-        rest->ptr += n;
-        rest->len -= n;
-    }
+    n = command_fill(local, pending, *rest);
+    rest->ptr += n;
+    rest->len -= n;
     return true;
 }
 
@@ -301,9 +199,8 @@ static void log_unfit_source(struct udp *udp, const struct sockaddr_storage *sou
     }
 }
 
-/* Makes a task of a datagram. False: the datagram is to be dropped. */
-static bool begin_task(struct udp *udp, struct slice rest, const struct datagrams_way *way,
-                       struct task *task)
+bool udp_begin_task(struct udp *udp, struct slice rest, const struct datagrams_way *way,
+                    struct task *task)
 {
     struct udp_frame frame;
 
@@ -335,7 +232,7 @@ static bool begin_received(struct udp *udp, unsigned int r)
                                       udp->any ? &udp->in_control[r] : NULL,
                                       udp->any ? udp->in[r].msg_hdr.msg_controllen : 0};
 
-    return begin_task(udp, bytes, &way, &udp->task);
+    return udp_begin_task(udp, bytes, &way, &udp->task);
 }
 
 /* Executes the next command; the caller sends its reply. */
@@ -346,6 +243,11 @@ static void step(struct udp *udp, struct task *task, struct turn *turn)
         task->rest.len = 0;
     turn->late = turn_is_long(&turn->time, udp->worker->reply.nbytes, clock_exact_ns);
     begin_reply(udp, task);
+}
+
+bool udp_turn_is_over(const struct turn *turn)
+{
+    return turn->nbytes >= EVENT || turn->nrequests == 0 || turn->late;
 }
 
 /*
@@ -359,7 +261,7 @@ static bool execute(struct udp *udp, struct task *task, struct turn *turn)
     size_t limit = turn->nbytes + SHARE;
 
     while (task->rest.len > 0) {
-        if (nrequests-- == 0 || turn->nrequests == 0 || turn->late || turn->nbytes >= limit)
+        if (nrequests-- == 0 || turn->nbytes >= limit || udp_turn_is_over(turn))
             return false;
         step(udp, task, turn);
         send_reply(udp, task, turn, limit);
@@ -469,7 +371,7 @@ static void serve_deferred(struct udp *udp)
             free_deferred(udp, deferred);
             return;
         }
-        if (turn.nrequests == 0 || turn.late)
+        if (udp_turn_is_over(&turn))
             break;
         step(udp, &deferred->task, &turn);
         swap_replies(&deferred->reply, &worker->reply);
@@ -478,41 +380,13 @@ static void serve_deferred(struct udp *udp)
     put_last(udp, deferred);
 }
 
-/*
- * Turns the control message that came with the request into the reply's: the source address, and
- * the interface only where the address needs it.
- */
-static void turn_control(struct msghdr *message)
-{
-    struct cmsghdr *control = CMSG_FIRSTHDR(message);
-
-    if (!control) {
-        message->msg_controllen = 0;
-    } else if (control->cmsg_level == IPPROTO_IP && control->cmsg_type == IP_PKTINFO) {
-        struct in_pktinfo info;
-
-        memcpy(&info, CMSG_DATA(control), sizeof(info));
-        info.ipi_ifindex = 0;
-        memcpy(CMSG_DATA(control), &info, sizeof(info));
-    } else if (control->cmsg_level == IPPROTO_IPV6 && control->cmsg_type == IPV6_PKTINFO) {
-        struct in6_pktinfo info;
-
-        memcpy(&info, CMSG_DATA(control), sizeof(info));
-        if (IN6_IS_ADDR_MULTICAST(&info.ipi6_addr))
-            info.ipi6_addr = in6addr_any;
-        else if (!IN6_IS_ADDR_LINKLOCAL(&info.ipi6_addr))
-            info.ipi6_ifindex = 0;
-        memcpy(CMSG_DATA(control), &info, sizeof(info));
-    }
-}
-
 static int receive_batch(struct udp *udp)
 {
-    for (unsigned int i = 0; i < BATCH; i++) {
+    for (unsigned int i = 0; i < UDP_BATCH; i++) {
         udp->in[i].msg_hdr.msg_namelen = sizeof(udp->peers[i]);
         udp->in[i].msg_hdr.msg_controllen = udp->any ? sizeof(udp->in_control[i]) : 0;
     }
-    return recvmmsg(udp->endpoint.fd, udp->in, BATCH, MSG_DONTWAIT, NULL);
+    return recvmmsg(udp->endpoint.fd, udp->in, UDP_BATCH, MSG_DONTWAIT, NULL);
 }
 
 /* Receives the next datagrams. False: there are none. */
@@ -529,12 +403,11 @@ static bool receive(struct udp *udp, struct turn *turn)
     udp->at = 0;
     udp->n = n > 0 ? (unsigned int)n : 0;
     for (unsigned int i = 0; udp->any && i < udp->n; i++)
-        turn_control(&udp->in[i].msg_hdr);
+        datagrams_turn_control(&udp->in[i].msg_hdr);
     return n > 0;
 }
 
-/* Goes on with a task. False: others are served before its rest. */
-static bool serve_task(struct udp *udp, struct task *task, struct turn *turn)
+bool udp_serve_task(struct udp *udp, struct task *task, struct turn *turn)
 {
     if (execute(udp, task, turn))
         return true;
@@ -547,61 +420,55 @@ static bool serve_task(struct udp *udp, struct task *task, struct turn *turn)
     return true;
 }
 
-static bool turn_is_over(const struct turn *turn)
-{
-    return turn->nbytes >= EVENT || turn->nrequests == 0 || turn->late;
-}
-
 /* Answers the received datagrams. False: others are served before the rest. */
 static bool serve_batch(struct udp *udp, struct turn *turn)
 {
     for (; udp->at < udp->n; udp->at++, udp->begun = false) {
-        if (turn_is_over(turn))
+        if (udp_turn_is_over(turn))
             return false;
         if (!udp->begun && !begin_received(udp, udp->at))
             continue;
         udp->begun = true;
-        if (!serve_task(udp, &udp->task, turn))
+        if (!udp_serve_task(udp, &udp->task, turn))
             return false;
     }
     return true;
 }
 
-/* Lets other sockets be served first, also those whose events libevent has not polled yet. */
-static void go_on_later(struct udp *udp)
+void udp_go_on_later(struct udp *udp)
 {
     event_active(udp->event, EV_READ, 0);
     event_base_loopcontinue(udp->worker->base);
 }
 
-static struct turn begin_turn(const struct worker *worker, unsigned int rounds)
+struct turn udp_begin_turn(const struct worker *worker, unsigned int rounds)
 {
     const unsigned int nrequests = worker->config->reqs_per_event;
 
     return (struct turn){
         .now = clock_now(&worker->config->clock),
-        .nrequests = nrequests > rounds * BATCH ? nrequests : rounds * BATCH,
+        .nrequests = nrequests > rounds * UDP_BATCH ? nrequests : rounds * UDP_BATCH,
     };
 }
 
 static void serve(struct udp *udp)
 {
-    struct turn turn = begin_turn(udp->worker, ROUNDS);
+    struct turn turn = udp_begin_turn(udp->worker, ROUNDS);
 
     for (int round = 0; round < ROUNDS; round++) {
         if (udp->at == udp->n && !receive(udp, &turn))
             break;
         if (!serve_batch(udp, &turn))
             break;
-        send_batch(udp, &turn);
-        if (udp->n < BATCH)
+        udp_send_batch(udp, &turn);
+        if (udp->n < UDP_BATCH)
             break;
     }
-    send_batch(udp, &turn);
+    udp_send_batch(udp, &turn);
     if (udp->first && !udp->blocked)
         serve_deferred(udp);
     if (udp->at < udp->n || (udp->first && !udp->blocked))
-        go_on_later(udp);
+        udp_go_on_later(udp);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -621,144 +488,11 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
     serve(udp);
 }
 
-/* --- rings -------------------------------------------------------------- */
-
-/* The socket that a frame would have come to; NULL: there is none. */
-static struct udp *socket_of(const struct worker *worker, const struct frame *frame)
-{
-    struct udp *udp = worker->udp;
-
-    while (udp && !frame_is_to(frame, &udp->name))
-        udp = udp->next;
-    return udp;
-}
-
-/* Starts the task of a frame. False: the frame is to be dropped, as the stack would drop it. */
-static bool begin_frame(struct ring *ring, struct slice bytes, const struct turn *turn)
-{
-    struct datagrams_way way = {.peer = &ring->peer};
-
-    if (!frame_parse(bytes, &ring->frame))
-        return false;
-    ring->udp = socket_of(ring->worker, &ring->frame);
-    if (!ring->udp)
-        return false;
-    endpoint_used(&ring->udp->endpoint, turn->now);
-    way.npeer = frame_source(&ring->frame, &ring->peer);
-    if (ring->udp->any) {
-        way.control = &ring->control;
-        way.ncontrol = frame_control(&ring->frame, &ring->control);
-    }
-    if (!begin_task(ring->udp, ring->frame.payload, &way, &ring->task))
-        return false;
-    ring->task.ring = ring;
-    return true;
-}
-
-/* Serves a frame. False: others are served before the rest. */
-static bool serve_frame(struct ring *ring, struct slice bytes, struct turn *turn)
-{
-    bool done;
-
-    if (turn_is_over(turn))
-        return false;
-    if (!ring->begun && !begin_frame(ring, bytes, turn))
-        return true;
-    done = serve_task(ring->udp, &ring->task, turn);
-    ring->begun = !done;
-    /* What found no room in the ring; the next frame has another peer. */
-    send_batch(ring->udp, turn);
-    if (ring->udp->first && !ring->udp->blocked)
-        go_on_later(ring->udp);
-    return done;
-}
-
-/* Sends the replies. Those that the interface does not take now wait, or others replace them. */
-static void flush_ring(struct ring *ring)
-{
-    const struct timeval moment = {0, 1000};
-
-    if (!xsk_flush(ring->xsk) && ring->patience-- > 0)
-        event_add(ring->unsent, &moment);
-}
-
-static void serve_ring(struct ring *ring)
-{
-    struct turn turn = begin_turn(ring->worker, RING_ROUNDS);
-    unsigned int i, n;
-    bool more = true;
-
-    ring->patience = SEND_PATIENCE_MS;
-    for (int round = 0; round < RING_ROUNDS && more; round++) {
-        n = xsk_waiting(ring->xsk);
-        more = n > BATCH;
-        n = more ? BATCH : n;
-        turn.now = clock_now(&ring->worker->config->clock);
-        for (i = 0; i < n && serve_frame(ring, xsk_frame(ring->xsk, i), &turn); i++)
-            continue;
-        xsk_release(ring->xsk, i);
-        flush_ring(ring);
-        more = more && i == n;
-    }
-}
-
-static void on_frames(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
-    serve_ring(arg);
-}
-
-static void on_unsent(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
-    flush_ring(arg);
-}
-
-static void ring_close(struct ring *ring)
-{
-    if (ring->event)
-        event_free(ring->event);
-    if (ring->unsent)
-        event_free(ring->unsent);
-    free(ring);
-}
-
-int udp_add_ring(struct worker *worker, struct xsk *xsk)
-{
-    struct ring *ring = calloc(1, sizeof(*ring));
-
-    if (!ring)
-        return -ENOMEM;
-    ring->xsk = xsk;
-    ring->worker = worker;
-    ring->event = event_new(worker->base, xsk->fd, EV_READ | EV_PERSIST, on_frames, ring);
-    ring->unsent = event_new(worker->base, -1, 0, on_unsent, ring);
-    if (!ring->event || !ring->unsent || event_add(ring->event, NULL) != 0) {
-        ring_close(ring);
-        return -ENOMEM;
-    }
-    ring->next = worker->rings;
-    worker->rings = ring;
-    return 0;
-}
-
-void udp_close_rings(struct worker *worker)
-{
-    while (worker->rings) {
-        struct ring *ring = worker->rings;
-
-        worker->rings = ring->next;
-        ring_close(ring);
-    }
-}
-
 /* --- life -------------------------------------------------------------- */
 
 static void point_messages(struct udp *udp)
 {
-    for (size_t i = 0; i < BATCH; i++) {
+    for (size_t i = 0; i < UDP_BATCH; i++) {
         udp->in_iov[i] = (struct iovec){udp->requests + i * DATAGRAM_MAX, DATAGRAM_MAX};
         udp->in[i].msg_hdr = (struct msghdr){
             .msg_name = &udp->peers[i],
@@ -801,7 +535,7 @@ struct udp *udp_open(struct worker *worker, int fd)
     if (socket_local(fd, &udp->name) == 0)
         udp->any = socket_is_any(&udp->name);
     udp->last = &udp->first;
-    udp->requests = malloc((size_t)BATCH * DATAGRAM_MAX);
+    udp->requests = malloc((size_t)UDP_BATCH * DATAGRAM_MAX);
     if (!udp->requests || !make_events(udp)) {
         free_events(udp);
         free(udp->requests);

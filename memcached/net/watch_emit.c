@@ -52,7 +52,6 @@ void watch_emit_closing_now(struct worker *worker, int fd, enum close_reason rea
         [CLOSE_NORMAL] = "normal",
         [CLOSE_ERROR] = "error",
         [CLOSE_IDLE] = "idle_timeout",
-        [CLOSE_SHUTDOWN] = "shutdown",
     };
     char words[WORDS_BYTES], peer[PEER_BYTES];
 

@@ -7,7 +7,7 @@
 #include "net/worker.h"
 
 /* Normal is what the client wants: it has said quit, or closed its side. */
-enum close_reason { CLOSE_ERROR, CLOSE_NORMAL, CLOSE_IDLE, CLOSE_SHUTDOWN };
+enum close_reason { CLOSE_ERROR, CLOSE_NORMAL, CLOSE_IDLE };
 
 static inline bool watch_emit_wanted(const struct worker *worker, uint32_t classes)
 {

@@ -16,6 +16,7 @@
 #include "net/input.h"
 #include "net/listen.h"
 #include "net/net.h"
+#include "net/turn.h"
 #include "proto/proto.h"
 
 struct command_local;
@@ -92,40 +93,7 @@ static inline void worker_turn(struct worker *worker)
         sched_yield();
 }
 
-/*
- * How long a turn has lasted: 20 requests take 5 us or, if they ask for statistics, 1 ms. To read
- * the clock takes a tenth of a small request. So it is read only after so many bytes of requests
- * and replies, and after each request for something else than items.
- */
-struct turn_time {
-    size_t nbytes;   /* since the last look */
-    uint64_t end_ns; /* 0: not known yet */
-};
-
-enum { TURN_NS = 100000, POLL_NS = 3 * TURN_NS, LOOK_BYTES = 8 * 1024 };
-
-static inline void turn_requests(struct turn_time *time, enum verb verb, size_t nbytes)
-{
-    time->nbytes += proto_names_items(verb) ? nbytes : LOOK_BYTES;
-}
-
-/*
- * To be called after each request, with the bytes of its reply. Whether the turn is over: TURN_NS
- * after the first look.
- */
-static inline bool turn_is_long(struct turn_time *time, size_t nreply, uint64_t clock_ns(void))
-{
-    uint64_t now;
-
-    time->nbytes += nreply;
-    if (time->nbytes < LOOK_BYTES)
-        return false;
-    time->nbytes = 0;
-    now = clock_ns();
-    if (time->end_ns == 0)
-        time->end_ns = now + TURN_NS;
-    return now >= time->end_ns;
-}
+enum { POLL_NS = 3 * TURN_NS };
 
 /*
  * Whether it is time to poll: after so many reactivations, or POLL_NS after one that was due to

@@ -3,9 +3,9 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
+#include "base/path.h"
 #include "options/set.h"
 
 static const char *const buckets[FLASH_BUCKETS] = {
@@ -77,20 +77,6 @@ static int parse_path(const struct option_input *input, char *word, struct flash
     return OPTIONS_RUN;
 }
 
-/* An absolute copy, because a daemon changes its directory. NULL: no memory. */
-static char *absolute(const char *name)
-{
-    char *folder, *path;
-
-    if (*name == '/' || *name == ':')
-        return strdup(name);
-    folder = getcwd(NULL, 0);
-    if (!folder || asprintf(&path, "%s/%s", folder, name) < 0)
-        path = NULL;
-    free(folder);
-    return path;
-}
-
 int set_ext_path(struct option_input *input)
 {
     struct options *options = input->options;
@@ -101,7 +87,7 @@ int set_ext_path(struct option_input *input)
         return refuse(input->err, "missing argument to ext_path, ie: ", "ext_path=/d/file:5G");
     if (options->flash.npaths == OPTIONS_MAX_PATHS)
         return refuse(input->err, "too many files: ", input->value);
-    word = absolute(input->value);
+    word = *input->value == ':' ? strdup(input->value) : path_absolute(input->value);
     if (!word)
         return refuse(input->err, "out of memory", "");
     status = parse_path(input, word, &options->paths[options->flash.npaths]);

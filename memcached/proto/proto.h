@@ -285,5 +285,7 @@ void reply_fill(struct reply *reply, bool (*has_come)(void *context, void *objec
 /* Fills iov with what follows the first `skip` bytes, at most `limit` bytes; returns how many. */
 size_t reply_iov(const struct reply *reply, size_t skip, size_t limit, struct iovec *iov,
                  size_t niov);
+/* Copies `limit` bytes from `skip` on, which it has. */
+void reply_read(const struct reply *reply, size_t skip, size_t limit, char *to);
 
 #endif

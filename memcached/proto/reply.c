@@ -8,6 +8,7 @@
 
 /* Memory that reply_reset keeps: more than nearly all replies need. */
 enum { KEEP_TEXT = 16 * 1024, KEEP_PIECES = 512, KEEP_HELD = 256 };
+enum { READ_IOVS = 64 };
 
 void reply_init(struct reply *reply)
 {
@@ -334,4 +335,20 @@ size_t reply_iov(const struct reply *reply, size_t skip, size_t limit, struct io
         skip = 0;
     }
     return n;
+}
+
+void reply_read(const struct reply *reply, size_t skip, size_t limit, char *to)
+{
+    struct iovec iov[READ_IOVS];
+
+    while (limit > 0) {
+        size_t n = reply_iov(reply, skip, limit, iov, READ_IOVS);
+
+        for (size_t i = 0; i < n; i++) {
+            memcpy(to, iov[i].iov_base, iov[i].iov_len);
+            to += iov[i].iov_len;
+            skip += iov[i].iov_len;
+            limit -= iov[i].iov_len;
+        }
+    }
 }

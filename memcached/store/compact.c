@@ -8,7 +8,6 @@
 #include "store/event.h"
 #include "store/external.h"
 #include "store/reclaim.h"
-#include "store/verbs.h"
 
 struct compact_pass {
     struct store *store;

@@ -62,7 +62,7 @@ void external_swap(struct store *store, struct mc_item *item, struct mc_item *ol
     struct lru *to = &store->lrus[lru_class_of(item)];
 
     item_set_flags(item, MC_ITEM_LINKED);
-    table_replace(&store->table, spot, heap_ref(&store->heap, item));
+    table_replace(spot, heap_ref(&store->heap, item));
     lock_take(&from->lock, LOCK_LRU);
     lru_unlink(from, &store->heap, old);
     if (from != to) {

@@ -40,7 +40,7 @@ struct store_local {
 
 struct store {
     struct store_config config;
-    bool segmented_at_start; /* config.lru_segmented may be changed since */
+    bool segmented_at_start; /* config.tuning.lru_segmented may be changed since */
     struct mc_control *control;
     struct heap heap;
     struct slabs slabs;

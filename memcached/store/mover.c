@@ -94,7 +94,7 @@ static void move_item(struct store *store, struct mc_item *item, const struct ta
 
     item_move(store, copy, item);
     lock_take(&lru->lock, LOCK_LRU);
-    table_replace(&store->table, spot, to);
+    table_replace(spot, to);
     lru_replace(lru, &store->heap, item, copy);
     item_clear_flags(item, MC_ITEM_LINKED | MC_ITEM_SIZED);
     lock_release(&lru->lock, LOCK_LRU);

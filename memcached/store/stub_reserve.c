@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "store/stub_reserve.h"
 
-#include "store/external.h"
 #include "store/mover.h"
 
 /* Whether classes can still get pages without taking them from others. */

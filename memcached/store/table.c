@@ -7,8 +7,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "store/item.h"
-
 #define BYTES_01 0x0101010101010101ull
 #define BYTES_7F 0x7f7f7f7f7f7f7f7full
 
@@ -399,9 +397,8 @@ bool table_insert(struct table *table, uint64_t hash, uint32_t ref)
     return true;
 }
 
-void table_replace(struct table *table, const struct table_spot *spot, uint32_t ref)
+void table_replace(const struct table_spot *spot, uint32_t ref)
 {
-    (void)table;
     table_begin(spot->head);
     __atomic_store_n(&spot->bucket->refs[spot->slot], ref, __ATOMIC_RELAXED);
     set_reads(spot->bucket, spot->slot, 0);

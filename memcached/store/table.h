@@ -96,7 +96,7 @@ bool table_find_ref(const struct table *table, uint64_t hash, uint32_t ref,
 /* Adds an item whose key is not there. false: no memory for an overflow bucket. */
 bool table_insert(struct table *table, uint64_t hash, uint32_t ref);
 /* Puts an item with the same key into the spot. */
-void table_replace(struct table *table, const struct table_spot *spot, uint32_t ref);
+void table_replace(const struct table_spot *spot, uint32_t ref);
 void table_remove(struct table *table, uint64_t hash, const struct table_spot *spot);
 /* How often the kernel has served the item since the last call: 0, 1, or 2 for more. */
 unsigned int table_take_reads(const struct table_spot *spot);

@@ -100,7 +100,7 @@ void verb_swap(struct store *store, struct mc_item *item, struct mc_item *old,
                const struct table_spot *spot, uint32_t epoch, rel_time now)
 {
     stamp(store, item, epoch, now);
-    table_replace(&store->table, spot, heap_ref(&store->heap, item));
+    table_replace(spot, heap_ref(&store->heap, item));
     swap_lru(store, item, old, now);
 }
 

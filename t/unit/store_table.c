@@ -280,7 +280,7 @@ static void test_marks(void)
     ok(wrong == 0, "taking a mark clears it");
     mark(&bed, 1);
     find(&bed, 0, &spot);
-    table_replace(&bed.table, &spot, spot.bucket->refs[spot.slot]);
+    table_replace(&spot, spot.bucket->refs[spot.slot]);
     ok(!table_take_reads(&spot), "a new item in a slot does not inherit a mark");
     close_bed(&bed);
 }
