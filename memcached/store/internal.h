@@ -8,6 +8,7 @@
 #include "store/crawler.h"
 #include "store/flush.h"
 #include "store/ghost.h"
+#include "store/hash.h"
 #include "store/heap.h"
 #include "store/item.h"
 #include "store/lru.h"

@@ -22,7 +22,6 @@
 #include <stdint.h>
 
 #include "store/background.h"
-#include "store/hash.h"
 #include "store/heap.h"
 #include "store/lock.h"
 
