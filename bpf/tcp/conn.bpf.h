@@ -108,7 +108,7 @@ struct segment_scratch {
     u32 ifindex;               /* and it leaves by this interface (TC) */
     u32 l4;                    /* where in the frame TCP's header begins */
     u32 debt;                  /* the segment acknowledges what the socket does not know yet */
-    u32 option, noption;       /* of the segment: the one that has blocks (skb.bpf.h) */
+    u32 option, noption;       /* of the segment: the one that has blocks (sack.bpf.h) */
     u32 is_one;                /* the reply is as one_lookup leaves it (one.bpf.h) */
     char frame[256];           /* one without data, while its packet is another (ingress.bpf.h) */
 };
@@ -144,6 +144,13 @@ static __always_inline struct mc_tcp_conn *conn_find(const struct mc_tcp_flow *f
     struct mc_tcp_conn *conn = bpf_map_lookup_elem(&tcp_conns, &key);
 
     return conn && likely(mc_tcp_is_flow(&conn->flow, flow)) ? conn : NULL;
+}
+
+static __always_inline struct mc_tcp_slot *conn_slot(const struct mc_tcp_conn *conn)
+{
+    u32 slot = conn->slot;
+
+    return bpf_map_lookup_elem(&tcp_slots, &slot);
 }
 
 /* --- the lock --------------------------------------------------------------------------------- */
@@ -330,74 +337,6 @@ static __always_inline u32 conn_seq_in(const struct mc_tcp_conn *conn,
     if (segment->flags & TCP_RST && conn->shift.nreply && segment->seq == conn->shift.request)
         return conn->told;
     return shift_seq_in(&conn->shift, segment->seq);
-}
-
-/*
- * Whether a bare segment acknowledges the outstanding reply while an acknowledgement of the
- * socket's is held back, which the socket does not repeat: the client would send again what the
- * socket has. A segment with data the socket acknowledges by itself.
- */
-static __always_inline int conn_releases(const struct mc_tcp_conn *conn,
-                                         const struct tcp_segment *segment)
-{
-    const struct mc_tcp_shift *shift = &conn->shift;
-
-    return shift->nreply && !seq_before(segment->ack, shift_reply_end(shift)) &&
-           seq_before(shift->request, conn->told + shift->in - shift->nrequest) && !segment->n &&
-           segment->is_whole &&
-           (segment->flags & (TCP_SYN | TCP_FIN | TCP_RST | TCP_ACK)) == TCP_ACK;
-}
-
-enum {
-    CONN_REACH = 1 << 26,  /* more than what may be in flight to a client */
-    CONN_BEHIND = 1 << 20, /* more than what a segment has */
-    CONN_BEYOND = 1 << 17, /* of a window, beside which others may have been told */
-};
-
-/* Whether a client's segment acknowledges what its socket has not heard of yet. */
-static __always_inline int conn_hears(const struct mc_tcp_conn *conn,
-                                      const struct tcp_segment *segment)
-{
-    return conn->acked != segment->ack - conn->shift.out;
-}
-
-/*
- * Whether the socket may take a client's segment, or has taken it before: nothing is learned from
- * others (RFC 5961 in coarse). So who forges segments, and does not know the numbers, has to meet
- * both; and what is learned from one that does lies within the window, where the client's stream
- * will soon be. The window counts twice: the one that is known may be an older one than the last.
- */
-static __always_inline int conn_expects(const struct mc_tcp_conn *conn,
-                                        const struct tcp_segment *segment)
-{
-    u32 out = conn->out_end + conn->shift.out, in = conn->told + conn->shift.in;
-    u32 room = 2 * ((u32)bpf_ntohs(conn->window) << (conn->in_wscale & 15)) + CONN_BEYOND;
-
-    return out - segment->ack <= CONN_REACH &&
-           segment->seq + segment->n - (in - CONN_BEHIND) <= CONN_BEHIND + room;
-}
-
-/*
- * TC hands a client's segment to the socket. XDP notes nothing of what it passes, which TC may yet
- * drop. Nothing is noted of a segment that lies below what the socket has acknowledged: it does not
- * read that one.
- */
-static __always_inline void conn_pass(struct mc_tcp_conn *conn, const struct tcp_segment *segment)
-{
-    u32 seq = shift_seq_in(&conn->shift, segment->seq);
-    u32 ack = shift_ack_in(&conn->shift, segment->ack);
-    u32 end = seq + segment->n + (segment->flags & TCP_FIN);
-
-    if (!segment->is_whole)
-        conn->flags |= MC_TCP_CLOSING;
-    if (seq_before(end, conn->told))
-        return;
-    if (seq_before(conn->in_end, end))
-        conn->in_end = end;
-    if (seq_before(conn->acked, ack))
-        conn->acked = ack;
-    if (segment->flags & (TCP_FIN | TCP_RST))
-        conn->flags |= MC_TCP_CLOSING;
 }
 
 #endif

@@ -17,11 +17,13 @@
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/sender.bpf.h"
-#include "bpf/tcp/answer.bpf.h"
+#include "bpf/tcp/commit.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
 #include "bpf/tcp/lost.bpf.h"
-#include "bpf/tcp/segment.bpf.h"
-#include "bpf/tcp/skb.bpf.h"
+#include "bpf/tcp/make.bpf.h"
+#include "bpf/tcp/put.bpf.h"
+#include "bpf/tcp/read.bpf.h"
+#include "bpf/tcp/sack.bpf.h"
 
 /* The fields of the kernel's own types that are read here, located by their names in its BTF. */
 struct tcp_options_received {
@@ -156,29 +158,6 @@ static __always_inline int conn_says_again(const struct mc_tcp_conn *conn,
 {
     return conn->shift.nreply && segment->is_plain && !segment->n &&
            segment->seq == conn->out_end - 1;
-}
-
-/* Turns headers of the server's that were kept around, so that those of a reply to them are its. */
-static __always_inline void saved_turn(struct scratch *scratch)
-{
-    struct saved_headers *saved = &scratch->saved;
-    u64 first = saved->ip[1], second = saved->ip[2], link = saved->from;
-    u32 ports;
-
-    saved->back = saved->to;
-    saved->to = link;
-    if (scratch->offsets.v6) {
-        saved->ip[1] = saved->ip[3];
-        saved->ip[2] = saved->ip[4];
-        saved->ip[3] = first;
-        saved->ip[4] = second;
-        ports = saved->ip[5];
-        saved->ip[5] = ports >> 16 | ports << 16;
-        return;
-    }
-    ports = second >> 32;
-    saved->ip[1] = (u32)first | second << 32;
-    saved->ip[2] = first >> 32 | (u64)(ports >> 16 | ports << 16) << 32;
 }
 
 /* Sends a kept reply once more, whole or its first piece, in the place of the socket's segment. */

@@ -11,8 +11,8 @@
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
-#include "bpf/tcp/segment.bpf.h"
-#include "bpf/tcp/skb.bpf.h"
+#include "bpf/tcp/put.bpf.h"
+#include "bpf/tcp/read.bpf.h"
 
 enum {
     ICMP_BYTES = 8,  /* before what is quoted, */

@@ -14,11 +14,14 @@
 #include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/tcp/answer.bpf.h"
+#include "bpf/tcp/commit.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
 #include "bpf/tcp/icmp.bpf.h"
 #include "bpf/tcp/lost.bpf.h"
-#include "bpf/tcp/segment.bpf.h"
-#include "bpf/tcp/skb.bpf.h"
+#include "bpf/tcp/make.bpf.h"
+#include "bpf/tcp/put.bpf.h"
+#include "bpf/tcp/read.bpf.h"
+#include "bpf/tcp/sack.bpf.h"
 
 /*
  * Sends a kept reply once more, in the place of a segment with these headers; to where the server's
@@ -125,6 +128,19 @@ __attribute__((noinline)) int tcp_tc_hand(struct __sk_buff *skb, u32 l4, u32 seq
         return TC_ACT_SHOT;
     }
     return skb_hand(skb, &tcp->segment);
+}
+
+/*
+ * Whether a client's segment that is not answered may be believed: if it acknowledges the
+ * outstanding reply, which the client gets no more after that, its checksum is looked at. GRO has
+ * seen those of what it merged.
+ */
+static __always_inline int skb_is_believed(struct __sk_buff *skb, u32 l4,
+                                           const struct segment_scratch *tcp,
+                                           const struct mc_tcp_conn *conn)
+{
+    return !conn->shift.nreply || skb->gso_size ||
+           seq_before(tcp->segment.ack, shift_reply_end(&conn->shift)) || skb_sum_is_right(skb, l4);
 }
 
 /*

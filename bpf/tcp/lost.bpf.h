@@ -15,10 +15,9 @@
 
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/flow.bpf.h"
-#include "bpf/tcp/answer.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
-#include "bpf/tcp/segment.bpf.h"
-#include "bpf/tcp/skb.bpf.h"
+#include "bpf/tcp/put.bpf.h"
+#include "bpf/tcp/read.bpf.h"
 
 /* The time as slots have it: never 0. */
 static __always_inline u32 slot_time(u32 data)

@@ -11,9 +11,10 @@
 #include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/tcp/answer.bpf.h"
+#include "bpf/tcp/commit.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
 #include "bpf/tcp/one.bpf.h"
-#include "bpf/tcp/segment.bpf.h"
+#include "bpf/tcp/read.bpf.h"
 
 /* How a frame was made longer. */
 enum { GROWN_NOT, GROWN_HEAD, GROWN_TAIL, GROWN_FAILED };

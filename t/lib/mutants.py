@@ -75,7 +75,7 @@ TCP_MUTANTS = (
     # Nothing is looked at before the lookup, all behind it.
     ("boundary_before_lookup", (("bpf/tcp/xdp.bpf.h", LOOK, "rc = 0;"),
                                 ("bpf/tcp/ingress.bpf.h", LOOK, "rc = 0;"),
-                                ("bpf/tcp/answer.bpf.h", r"boundary != tcp->boundary", "0")),
+                                ("bpf/tcp/commit.bpf.h", r"boundary != tcp->boundary", "0")),
      ("t/bpf/tcp_race",)),
     ("flow_under_the_lock", (("bpf/tcp/conn.bpf.h",
                               r"if \(likely\(mc_tcp_is_flow\(&conn->flow, flow\)\)\)", "if (1)"),),

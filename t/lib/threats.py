@@ -14,7 +14,7 @@ GUARD, WAYS = "t/e2e/kernel/guard.t", "t/e2e/kernel/ways.t"
 HOSTILE, PEERS = "t/e2e/kernel/tcp-hostile.t", "t/e2e/kernel/tcp-peers.t"
 XSK, FORGED = "t/e2e/kernel/xsk.t", "t/e2e/chain/forged.t"
 OUTSTANDING = (HOSTILE, "while_a_reply_is_outstanding")
-EXPECTS = "bpf/tcp/conn.bpf.h"
+COMMIT = "bpf/tcp/commit.bpf.h"
 ACK_IS_NEAR = r"out - segment->ack <= CONN_REACH &&"
 SEQ_IS_NEAR = r"segment->seq \+ segment->n - \(in - CONN_BEHIND\) <= CONN_BEHIND \+ room;"
 
@@ -92,21 +92,21 @@ ROWS = (
          "t/bpf/checksums.c"),
     )),
     ("`tcp=on`: both numbers of a TCP segment", (
-        ("any_numbers", ((EXPECTS, ACK_IS_NEAR, "1 ||"),), *OUTSTANDING),
-        ("any_acknowledgement", ((EXPECTS, ACK_IS_NEAR, ""),), *OUTSTANDING),
-        ("any_sequence", ((EXPECTS, SEQ_IS_NEAR, "1;"),), *OUTSTANDING),
-        ("far_sequences", ((EXPECTS, r"<= CONN_BEHIND \+ room;", "<= CONN_BEHIND + (1u << 30);"),),
+        ("any_numbers", ((COMMIT, ACK_IS_NEAR, "1 ||"),), *OUTSTANDING),
+        ("any_acknowledgement", ((COMMIT, ACK_IS_NEAR, ""),), *OUTSTANDING),
+        ("any_sequence", ((COMMIT, SEQ_IS_NEAR, "1;"),), *OUTSTANDING),
+        ("far_sequences", ((COMMIT, r"<= CONN_BEHIND \+ room;", "<= CONN_BEHIND + (1u << 30);"),),
          *OUTSTANDING),
-        ("any_sum_of_an_acknowledgement", (("bpf/tcp/skb.bpf.h",
-                                            r"\|\| skb_sum_is_right\(skb, l4\)",
-                                            "|| 1"),), *OUTSTANDING),
+        ("any_sum_of_an_acknowledgement", (("bpf/tcp/ingress.bpf.h",
+                                            r"\|\| skb_sum_is_right\(skb, l4\)", "|| 1"),),
+         *OUTSTANDING),
         ("any_sum_is_answered", (("bpf/packet/tcp.bpf.h",
                                   r"if \(likely\(sum_is_right\(sum\)\)\)", "if (1)"),),
          HOSTILE, "forged_segments"),
-        ("old_times_are_answered", (("bpf/tcp/answer.bpf.h",
-                                     r"return seq_before\(segment->tsval, conn->client_ts\)[^;]*;",
-                                     "return 0;"),), HOSTILE, "forged_segments"),
-        ("urgent_noted", (("bpf/tcp/skb.bpf.h", r"if \(likely\(!\(segment->flags & TCP_URG\)\)\)",
+        ("old_times_are_answered", ((COMMIT, r"return seq_before\(segment->tsval, "
+                                     r"conn->client_ts\)[^;]*;", "return 0;"),),
+         HOSTILE, "forged_segments"),
+        ("urgent_noted", (("bpf/tcp/put.bpf.h", r"if \(likely\(!\(segment->flags & TCP_URG\)\)\)",
                            "if (1)"),), HOSTILE, "forged_segments"),
     )),
     ("`tcp=on`: the number that an ICMP error quotes", (
@@ -170,12 +170,12 @@ ROWS = (
                       "return 1;"),), "t/bpf/tcp.c"),
     )),
     ("`tcp=on`: that a segment is new", (
-        ("answered_below_in_end", (("bpf/tcp/answer.bpf.h", r"if \(seq != conn->in_end \|\| seq",
-                                    "if (seq"),), "t/bpf/tcp.c"),
-        ("not_consumed", (("bpf/tcp/answer.bpf.h", r"seq != conn->in_base \+ \(u32\)boundary \|\| ",
-                           ""),), "t/bpf/tcp.c"),
-        ("once_more", (("bpf/tcp/answer.bpf.h", r"if \(conn_resends\(conn, &tcp->segment\)\)",
-                        "if (0)"),), "t/bpf/tcp_resend.c"),
+        ("answered_below_in_end", ((COMMIT, r"if \(seq != conn->in_end \|\| seq", "if (seq"),),
+         "t/bpf/tcp.c"),
+        ("not_consumed", ((COMMIT, r"seq != conn->in_base \+ \(u32\)boundary \|\| ", ""),),
+         "t/bpf/tcp.c"),
+        ("once_more", ((COMMIT, r"if \(conn_resends\(conn, &tcp->segment\)\)", "if (0)"),),
+         "t/bpf/tcp_resend.c"),
     )),
     ("that link-local means trusted", (
         ("link_local_is_local", (("bpf/packet/guard.bpf.h", r"return high >> 57 == 0xfc >> 1 \|\|",
@@ -203,14 +203,13 @@ ROWS = (
                          "return n > conn->mss;"),), HOSTILE, "clients_that_never_read"),
     )),
     ("`tcp=on`: that it acknowledges what it has", (
-        ("partly_is_acknowledged", (("bpf/tcp/answer.bpf.h",
-                                     r"if \(!conn->shift\.nreply \|\| seq_before\(segment->ack, "
+        ("partly_is_acknowledged", ((COMMIT, r"if \(!conn->shift\.nreply \|\| "
+                                     r"seq_before\(segment->ack, "
                                      r"shift_reply_end\(&conn->shift\)\)\)",
                                      "if (!conn->shift.nreply || !seq_before(conn->shift.reply, "
                                      "segment->ack))"),),
          HOSTILE, "acknowledgements_of_each_byte"),
-        ("other_bytes_are_another_request", (("bpf/tcp/answer.bpf.h",
-                                              r"return seq_before\(segment->seq, "
+        ("other_bytes_are_another_request", ((COMMIT, r"return seq_before\(segment->seq, "
                                               r"shift_request_end\(shift\)\);", "return 0;"),),
          HOSTILE, "bytes_that_change"),
     )),

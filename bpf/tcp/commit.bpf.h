@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * tcp_commit: whether a connection's state lets a request be answered, and how the state changes
+ * with an answer, and with what is not answered.
+ *
+ * A request is answered only if it is the next thing for the server to do: it begins where all that
+ * the socket was given ends, and the server has consumed all of that; it acknowledges all that the
+ * socket has sent, and that is all that the server has written. `consumed` alone is not enough: a
+ * request that was passed and lies unread in the socket would be answered twice.
+ *
+ * Order: these conditions are looked at before the lookup, so that it finds what the client's
+ * earlier commands have written; then the lookup, the reply's text is kept, the frame grows; then
+ * under the lock the conditions are looked at again, with the same boundary, and the connection's
+ * state changes at once. Until then the packet is as it came and can be passed. Behind that the
+ * reply may be lost: the client will ask for it again.
+ */
+#ifndef MC_TCP_COMMIT_BPF_H
+#define MC_TCP_COMMIT_BPF_H
+
+#include "bpf/answer/scratch.bpf.h"
+#include "bpf/packet/base.bpf.h"
+#include "bpf/tcp/conn.bpf.h"
+#include "bpf/tcp/kept.bpf.h"
+
+/* --- a request -------------------------------------------------------------------------------- */
+
+/* Whether a client's segment acknowledges what its socket has not heard of yet. */
+static __always_inline int conn_hears(const struct mc_tcp_conn *conn,
+                                      const struct tcp_segment *segment)
+{
+    return conn->acked != segment->ack - conn->shift.out;
+}
+
+/*
+ * Whether a segment is the next thing for the server to do, by this boundary: 0, or the reason to
+ * pass. Without the lock it tells what probably is so.
+ */
+static __always_inline int conn_refuses(const struct mc_tcp_conn *conn,
+                                        const struct mc_tcp_slot *slot,
+                                        const struct tcp_segment *segment, u64 boundary)
+{
+    u32 seq = segment->seq - conn->shift.in, ack = segment->ack - conn->shift.out;
+
+    if (conn->shift.nreply && seq_before(segment->ack, shift_reply_end(&conn->shift)))
+        return MC_TCP_PASS_UNACKED;
+    if ((conn->flags & (MC_TCP_FOLLOWED | MC_TCP_CLOSING)) != MC_TCP_FOLLOWED ||
+        boundary == MC_TCP_NONE || READ_ONCE(slot->generation) != conn->generation)
+        return MC_TCP_PASS_BOUNDARY;
+    if (seq != conn->in_end || seq != conn->in_base + (u32)boundary || ack != conn->out_end ||
+        ack != conn->out_base + (u32)(boundary >> 32))
+        return MC_TCP_PASS_BOUNDARY;
+    return seq_before(segment->tsval, conn->client_ts) ? MC_TCP_PASS_SEGMENT : 0;
+}
+
+/* The kept text of a reply that is no longer outstanding; to be freed without the lock. */
+struct tcp_acked {
+    u64 owner;
+    u32 kept;
+};
+
+/* Under the lock. A client's segment acknowledges the outstanding reply, perhaps. */
+static __always_inline void conn_acknowledge(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
+                                             const struct tcp_segment *segment,
+                                             struct tcp_acked *acked)
+{
+    acked->kept = KEPT_NONE;
+    acked->owner = 0; /* may be read, if not used */
+    if (!conn->shift.nreply || seq_before(segment->ack, shift_reply_end(&conn->shift)))
+        return;
+    acked->kept = conn->kept;
+    acked->owner = kept_owner(conn->shift.reply, conn->slot, conn->generation);
+    conn->shift.nreply = 0;
+    if (READ_ONCE(slot->generation) == conn->generation) /* else it is another connection's */
+        WRITE_ONCE(slot->outstanding, 0);
+}
+
+static __always_inline void acked_free(const struct tcp_acked *acked)
+{
+    if (acked->kept != KEPT_NONE)
+        kept_free(acked->kept, acked->owner);
+}
+
+/* Under the lock. What TCP's header has of what is sent in the place of the socket. */
+static __always_inline void conn_words(const struct mc_tcp_conn *conn, struct tcp_words *words,
+                                       u32 seq, u32 ack, u32 tsecr)
+{
+    words->seq = bpf_htonl(seq);
+    words->ack = bpf_htonl(ack);
+    words->tsval = conn->tsval;
+    words->tsecr = bpf_htonl(tsecr);
+    words->window = conn->window;
+}
+
+/*
+ * Under the lock. Changes the connection's state as the answer of nreply bytes demands, and says
+ * what TCP's header of the reply has: 0, or the reason to pass. pays: TC, which also tells the
+ * socket what the segment acknowledges, if that is news to it; XDP can either answer a segment or
+ * pass it.
+ */
+static __always_inline int conn_commit(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
+                                       struct segment_scratch *tcp, struct tcp_words *words,
+                                       u32 nreply, const int pays)
+{
+    const struct tcp_segment *segment = &tcp->segment;
+    u64 boundary = READ_ONCE(slot->boundary);
+    u32 ack = segment->ack - conn->shift.out;
+    int rc;
+
+    read_barrier();
+    if (boundary != tcp->boundary)
+        return MC_TCP_PASS_BOUNDARY;
+    rc = conn_refuses(conn, slot, segment, boundary);
+    if (rc)
+        return rc;
+    tcp->debt = conn->acked != ack;
+    if (!pays && tcp->debt)
+        return MC_TCP_PASS_BOUNDARY;
+    conn->acked = ack;
+    if (!shift_is_used(&conn->shift))
+        conn->tsval = bpf_htonl(bpf_ntohl(conn->tsval) + MC_TCP_AHEAD);
+    conn->shift.request = segment->seq;
+    conn->shift.nrequest = segment->n;
+    conn->shift.reply = segment->ack;
+    conn->shift.nreply = nreply;
+    conn->shift.in += segment->n;
+    conn->shift.out += nreply;
+    conn->kept = tcp->kept;
+    conn->again = 0;
+    conn->client_ts = segment->tsval;
+    WRITE_ONCE(slot->outstanding, 1);
+    if (READ_ONCE(slot->lost))
+        WRITE_ONCE(slot->lost, 0);
+    tcp->shift = conn->shift;
+    tcp->tsval = bpf_ntohl(conn->tsval);
+    conn_words(conn, words, segment->ack, segment->seq + segment->n, segment->tsval);
+    return 0;
+}
+
+/*
+ * Commits the answer in `scratch`, whose text is kept: 0, or the reason to pass, and it is kept no
+ * longer.
+ */
+static __always_inline int tcp_commit(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
+                                      struct scratch *scratch, struct segment_scratch *tcp,
+                                      const int pays)
+{
+    int rc = MC_TCP_PASS_BOUNDARY;
+    struct tcp_acked acked;
+
+    if (likely(conn_lock(conn, &tcp->segment.flow))) {
+        conn_acknowledge(conn, slot, &tcp->segment, &acked);
+        rc = conn_commit(conn, slot, tcp, &scratch->saved.tcp, scratch->nreply - REPLY_TEXT, pays);
+        conn_unlock(conn);
+        acked_free(&acked);
+    }
+    if (unlikely(rc))
+        kept_free(tcp->kept, tcp->owner);
+    return rc;
+}
+
+/* --- what is not answered --------------------------------------------------------------------- */
+
+enum {
+    CONN_REACH = 1 << 26,  /* more than what may be in flight to a client */
+    CONN_BEHIND = 1 << 20, /* more than what a segment has */
+    CONN_BEYOND = 1 << 17, /* of a window, beside which others may have been told */
+};
+
+/*
+ * Whether the socket may take a client's segment, or has taken it before: nothing is learned from
+ * others (RFC 5961 in coarse). So who forges segments, and does not know the numbers, has to meet
+ * both; and what is learned from one that does lies within the window, where the client's stream
+ * will soon be. The window counts twice: the one that is known may be an older one than the last.
+ */
+static __always_inline int conn_expects(const struct mc_tcp_conn *conn,
+                                        const struct tcp_segment *segment)
+{
+    u32 out = conn->out_end + conn->shift.out, in = conn->told + conn->shift.in;
+    u32 room = 2 * ((u32)bpf_ntohs(conn->window) << (conn->in_wscale & 15)) + CONN_BEYOND;
+
+    return out - segment->ack <= CONN_REACH &&
+           segment->seq + segment->n - (in - CONN_BEHIND) <= CONN_BEHIND + room;
+}
+
+/*
+ * TC hands a client's segment to the socket. XDP notes nothing of what it passes, which TC may yet
+ * drop. Nothing is noted of a segment that lies below what the socket has acknowledged: it does not
+ * read that one.
+ */
+static __always_inline void conn_pass(struct mc_tcp_conn *conn, const struct tcp_segment *segment)
+{
+    u32 seq = shift_seq_in(&conn->shift, segment->seq);
+    u32 ack = shift_ack_in(&conn->shift, segment->ack);
+    u32 end = seq + segment->n + (segment->flags & TCP_FIN);
+
+    if (!segment->is_whole)
+        conn->flags |= MC_TCP_CLOSING;
+    if (seq_before(end, conn->told))
+        return;
+    if (seq_before(conn->in_end, end))
+        conn->in_end = end;
+    if (seq_before(conn->acked, ack))
+        conn->acked = ack;
+    if (segment->flags & (TCP_FIN | TCP_RST))
+        conn->flags |= MC_TCP_CLOSING;
+}
+
+/*
+ * Under the lock. Whether a segment asks for the outstanding reply once more: it has data below the
+ * request's end, or is a bare acknowledgement of less than the reply, as a client sends when
+ * something behind the reply has arrived, when it can take again what it had no room for, and when
+ * it is asked by a keepalive probe. A client without room says so again to every copy: then there
+ * is none.
+ */
+static __always_inline int conn_resends(const struct mc_tcp_conn *conn,
+                                        const struct tcp_segment *segment)
+{
+    const struct mc_tcp_shift *shift = &conn->shift;
+
+    if (!shift->nreply || segment->flags & (TCP_SYN | TCP_RST) || !(segment->flags & TCP_ACK))
+        return 0;
+    if (segment->n)
+        return seq_before(segment->seq, shift_request_end(shift));
+    return !(segment->flags & TCP_FIN) && segment->ack - shift->reply < shift->nreply &&
+           shift_reply_end(shift) - segment->ack <= segment->window << (conn->wscale & 15);
+}
+
+/* Under the lock. The timestamp that what a segment causes echoes. */
+static __always_inline u32 conn_tsecr(const struct mc_tcp_conn *conn,
+                                      const struct tcp_segment *segment)
+{
+    return segment->stamped ? segment->tsval : conn->client_ts;
+}
+
+/*
+ * Under the lock. The outstanding reply is to be sent once more. After a few times it is in pieces:
+ * the path may have become too narrow for all of it. Such replies the server is to send from now
+ * on, whose socket learns of the path.
+ */
+static __always_inline void conn_resend(struct mc_tcp_conn *conn, struct segment_scratch *tcp,
+                                        struct tcp_words *words, u32 tsecr)
+{
+    tcp->shift = conn->shift;
+    tcp->in_pieces = conn->again >= MC_TCP_AGAIN;
+    tcp->kept = conn->kept;
+    tcp->owner = kept_owner(conn->shift.reply, conn->slot, conn->generation);
+    conn_words(conn, words, conn->shift.reply, shift_request_end(&conn->shift), tsecr);
+    if (conn->again < MC_TCP_AGAIN) {
+        conn->again++;
+    } else if (conn->shift.nreply > MC_TCP_PIECE && conn->mss > MC_TCP_PIECE) {
+        conn->mss = MC_TCP_PIECE;
+        conn->flags |= MC_TCP_MSS_OLD;
+    }
+}
+
+/*
+ * Whether a bare segment acknowledges the outstanding reply while an acknowledgement of the
+ * socket's is held back, which the socket does not repeat: the client would send again what the
+ * socket has. A segment with data the socket acknowledges by itself.
+ */
+static __always_inline int conn_releases(const struct mc_tcp_conn *conn,
+                                         const struct tcp_segment *segment)
+{
+    const struct mc_tcp_shift *shift = &conn->shift;
+
+    return shift->nreply && !seq_before(segment->ack, shift_reply_end(shift)) &&
+           seq_before(shift->request, conn->told + shift->in - shift->nrequest) && !segment->n &&
+           segment->is_whole &&
+           (segment->flags & (TCP_SYN | TCP_FIN | TCP_RST | TCP_ACK)) == TCP_ACK;
+}
+
+/* What becomes of a segment that TC does not answer. */
+enum leave {
+    LEAVE_PASS,
+    LEAVE_RESEND,  /* the outstanding reply is sent once more in its place */
+    LEAVE_RELEASE, /* it passes, and the client is sent the acknowledgement that was held back */
+};
+
+/*
+ * Under the lock. TC does not answer a segment, and has seen that its checksum is not wrong
+ * (skb_is_believed). *acked: to be freed without the lock.
+ */
+static __always_inline enum leave conn_leave(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
+                                             struct segment_scratch *tcp, struct tcp_words *words,
+                                             struct tcp_acked *acked)
+{
+    int releases;
+
+    if (!conn_expects(conn, &tcp->segment))
+        return LEAVE_PASS;
+    releases = conn_releases(conn, &tcp->segment);
+    conn_acknowledge(conn, slot, &tcp->segment, acked);
+    if (conn_resends(conn, &tcp->segment)) {
+        conn_resend(conn, tcp, words, conn_tsecr(conn, &tcp->segment));
+        return LEAVE_RESEND;
+    }
+    conn_pass(conn, &tcp->segment);
+    if (!releases)
+        return LEAVE_PASS;
+    conn_words(conn, words, conn->out_end + conn->shift.out, conn->told + conn->shift.in,
+               conn_tsecr(conn, &tcp->segment));
+    return LEAVE_RELEASE;
+}
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * tcp_read: reads the headers of a segment: of a frame, as XDP has it, and of a packet, as TC has
+ * it.
+ */
+#ifndef MC_TCP_READ_BPF_H
+#define MC_TCP_READ_BPF_H
+
+#include "bpf/answer/request.bpf.h"
+#include "bpf/answer/scratch.bpf.h"
+#include "bpf/packet/base.bpf.h"
+#include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/sum.bpf.h"
+#include "bpf/packet/tcp.bpf.h"
+#include "bpf/tcp/conn.bpf.h"
+
+/* Fills the flow of a segment that comes from a client, or goes to one. */
+static __always_inline void segment_flow(struct mc_tcp_flow *flow, const void *ip, const void *tcp,
+                                         u64 v6, int comes)
+{
+    u64 from[2], to[2];
+
+    if (v6) {
+        from[0] = LOAD64(ip + 8);
+        from[1] = LOAD64(ip + 16);
+        to[0] = LOAD64(ip + 24);
+        to[1] = LOAD64(ip + 32);
+    } else {
+        from[0] = to[0] = 0;
+        from[1] = (u64)LOAD32(ip + 12) << 32 | FLOW_IP4;
+        to[1] = (u64)LOAD32(ip + 16) << 32 | FLOW_IP4;
+    }
+    flow->client[0] = comes ? from[0] : to[0];
+    flow->client[1] = comes ? from[1] : to[1];
+    flow->server[0] = comes ? to[0] : from[0];
+    flow->server[1] = comes ? to[1] : from[1];
+    flow->client_port = comes ? port_from(tcp) : port_to(tcp);
+    flow->server_port = comes ? port_to(tcp) : port_from(tcp);
+    flow->unused = 0;
+}
+
+static __always_inline u32 ip_length(const void *ip, u64 v6)
+{
+    return v6 ? bpf_ntohs(LOAD16(ip + 4)) + IP6_BYTES : bpf_ntohs(LOAD16(ip + 2));
+}
+
+/*
+ * Reads the headers of a packet of nip bytes from IP on, whose TCP header begins at `tcp`, `before`
+ * bytes behind IP's, and whose bytes up to `end`, at least TCP's fixed part, are there.
+ */
+static __always_inline void segment_read(struct tcp_segment *segment, const void *ip,
+                                         const void *tcp, const void *end, u64 v6, u32 before,
+                                         u32 nip)
+{
+    u32 traffic = v6 ? bpf_ntohs(LOAD16(ip)) >> 4 : LOAD8(ip + 1), flags = LOAD8(tcp + 13);
+    u32 nheader = (LOAD8(tcp + 12) >> 4) * 4;
+
+    segment->seq = bpf_ntohl(LOAD32(tcp + 4));
+    segment->ack = bpf_ntohl(LOAD32(tcp + 8));
+    segment->flags = flags;
+    segment->window = bpf_ntohs(LOAD16(tcp + 14));
+    segment->nheader = nheader;
+    segment->urgent = LOAD16(tcp + 18);
+    segment->is_whole = nheader >= TCP_BYTES && nip >= before + nheader;
+    segment->n = segment->is_whole ? nip - before - nheader : 0;
+    segment->stamped = segment->is_plain = 0;
+    if (nheader >= L4_TEXT && tcp + L4_TEXT <= end && LOAD32(tcp + 20) == TCP_STAMPED) {
+        segment->stamped = 1;
+        segment->tsval = bpf_ntohl(LOAD32(tcp + 24));
+        segment->tsecr = bpf_ntohl(LOAD32(tcp + 28));
+        /* Its header's length, and no flag beside it: accurate ECN has one there. */
+        segment->is_plain = LOAD8(tcp + 12) == L4_TEXT / 4 << 4 &&
+                            (flags | TCP_PSH) == (TCP_PSH | TCP_ACK) && (traffic & 3) != 3;
+    }
+}
+
+/* --- a packet --------------------------------------------------------------------------------- */
+
+/* The MAC address that a frame goes to, whose headers were read in place. */
+static __always_inline u64 skb_mac_to(const struct __sk_buff *skb)
+{
+    const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+
+    return data + 8 <= end ? LOAD64(data) & 0xffffffffffff : 0;
+}
+
+/* The outer tag, which the stack keeps beside the packet; 0: none. */
+static __always_inline u32 skb_vlan(const struct __sk_buff *skb)
+{
+    return skb->vlan_present ? vlan_id(skb->vlan_proto, bpf_htons(skb->vlan_tci)) : 0;
+}
+
+/* Headers that are looked behind: one of each, as RFC 8200 orders them, and one more. */
+enum { EXTENSIONS = 6, EXTENSIONS_MOST = 255 /* bytes, with IPv6's own */, IS_FRAGMENT = 1 };
+
+/*
+ * Makes the TCP header readable that is behind IPv6's extension headers. `link`: where IPv6's
+ * begins. Returns the bytes from there to TCP's, with IS_FRAGMENT if a fragment begins with it; 0:
+ * there is none.
+ */
+__attribute__((noinline)) int skb_find_tcp(struct __sk_buff *skb, u32 link)
+{
+    u32 at = IP6_BYTES, most, i;
+    u8 protocol, next[4];
+    int fragment = 0;
+
+    if (bpf_skb_load_bytes(skb, link + 6, &protocol, sizeof(protocol)))
+        return 0;
+    for (i = 0; i < EXTENSIONS && is_extension(protocol); i++) {
+        if (bpf_skb_load_bytes(skb, link + at, next, sizeof(next)))
+            return 0;
+        if (protocol == IP6_FRAGMENT) {
+            if (next[2] || next[3] & 0xf8)
+                return 0; /* a later one */
+            fragment = IS_FRAGMENT;
+        }
+        at += protocol == IP6_FRAGMENT ? 8 : (next[1] + 1) * 8;
+        protocol = next[0];
+    }
+    if (protocol != PROTOCOL_TCP || at > EXTENSIONS_MOST)
+        return 0;
+    most = link + at + 60;
+    bpf_skb_pull_data(skb, skb->len < most ? skb->len : most);
+    return at | fragment;
+}
+
+/*
+ * Reads the headers of a TCP segment to the server's port, or from it. Where TCP's header begins in
+ * what is seen of the frame; 0: it is something else.
+ */
+static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *segment,
+                                    const int comes)
+{
+    void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+    u64 link = FRAME_IP, at, v6 = skb->protocol == TYPE_IP6;
+    u32 nip, fragment;
+    void *ip, *l4;
+
+    if (data + IP6_BYTES > end)
+        return 0;
+    if (comes && link_is_hidden(data, skb->protocol))
+        link = 0;
+    else if (LOAD16(data + 12) != skb->protocol)
+        return 0;
+    nip = skb->len - link;
+    BOUND(link, 15);
+    ip = data + link;
+    if (ip + IP6_BYTES > end || (!v6 && skb->protocol != TYPE_IP4))
+        return 0;
+    at = v6 ? IP6_BYTES : (LOAD8(ip) & 15) * 4;
+    fragment = v6 ? 0 : LOAD16(ip + 6) & bpf_htons(0x2000);
+    if (v6 && is_extension(ip_protocol(ip, 1))) {
+        at = skb_find_tcp(skb, link);
+        fragment = at & IS_FRAGMENT;
+        at &= ~(u64)IS_FRAGMENT;
+        data = (void *)(long)skb->data;
+        end = (void *)(long)skb->data_end;
+        ip = data + link;
+        if (!at || ip + IP6_BYTES > end)
+            return 0;
+    } else if (ip_protocol(ip, v6) != PROTOCOL_TCP || (!v6 && LOAD16(ip + 6) & bpf_htons(0x1fff))) {
+        return 0;
+    }
+    BOUND(at, EXTENSIONS_MOST);
+    l4 = ip + at;
+    if (l4 + TCP_BYTES > end || (comes ? port_to(l4) : port_from(l4)) != (u16)control.tcp_port)
+        return 0;
+    segment_flow(&segment->flow, ip, l4, v6, comes);
+    /* A short frame is padded; the length of a merged packet may be too large for IP's header. */
+    if (!skb->gso_size)
+        nip = ip_length(ip, v6);
+    segment_read(segment, ip, l4, end, v6, at, nip);
+    if (!link || fragment || at != ip_bytes(v6))
+        segment->is_plain = 0;
+    if (fragment)
+        segment->is_whole = 0;
+    return link + at;
+}
+
+/*
+ * The same of a packet whose headers may have to be made readable in place. Mostly they are, as
+ * those of a segment that a socket sends, whose data is not: pulling that in would copy the
+ * packet's head, which takes longer than all the rest.
+ */
+static __always_inline u32 skb_read_pulled(struct __sk_buff *skb, struct tcp_segment *segment,
+                                           const int comes)
+{
+    u32 l4 = skb_read(skb, segment, comes), n = skb->len;
+    u64 linear = skb->data_end - skb->data;
+
+    if (likely(l4 && l4 + segment->nheader <= linear) || linear >= HEADERS_MOST || linear >= n)
+        return l4;
+    bpf_skb_pull_data(skb, n < HEADERS_MOST ? n : HEADERS_MOST);
+    return skb_read(skb, segment, comes);
+}
+
+/* The first bytes of a segment's text. 0: it has none. */
+static __always_inline int skb_read_text(struct __sk_buff *skb, u32 l4, u32 *text)
+{
+    const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end, *from;
+    u64 at = l4;
+
+    BOUND(at, 511);
+    from = data + at + L4_TEXT;
+    if (from + sizeof(*text) > end)
+        return !bpf_skb_load_bytes(skb, l4 + L4_TEXT, text, sizeof(*text));
+    *text = LOAD32(from);
+    return 1;
+}
+
+/* --- its checksum ----------------------------------------------------------------------------- */
+
+/* The sum of both addresses for a checksum; what stands before IPv4's is 0 in such a sum. */
+static __always_inline u64 flow_sum(const struct mc_tcp_flow *flow)
+{
+    return load_halves(&flow->client[0]) + load_halves(&flow->client[1]) +
+           load_halves(&flow->server[0]) + load_halves(&flow->server[1]);
+}
+
+/* The sum of what a segment's checksum covers besides the segment. */
+static __always_inline u64 segment_pseudo(const struct tcp_segment *segment)
+{
+    return bpf_htons((u16)(segment->nheader + segment->n)) + (u64)bpf_htons(PROTOCOL_TCP) +
+           flow_sum(&segment->flow);
+}
+
+enum { SUM_STEP = 1024, SUM_STEPS = 9 /* enough for 9,000 bytes */ };
+
+/*
+ * Whether the checksum of the client's segment whose TCP header begins at l4 is right, or left to
+ * hardware. One that is too long to look at counts as wrong.
+ */
+__attribute__((noinline)) int skb_sum_is_right(struct __sk_buff *skb, u32 l4)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    struct scratch *scratch = scratch_get();
+    u64 left, sum, i, one;
+    u16 field;
+
+    if (!tcp || !scratch || bpf_skb_load_bytes(skb, l4 + 16, &field, sizeof(field)))
+        return 0;
+    sum = segment_pseudo(&tcp->segment);
+    if (field == sum_fold(sum))
+        return 1;
+    left = tcp->segment.nheader + tcp->segment.n;
+    for (i = 0; i < SUM_STEPS; i++) {
+        if (!left)
+            break;
+        one = left < SUM_STEP ? left : SUM_STEP;
+        BOUND_SIZE(one, 2 * SUM_STEP - 1);
+        if (bpf_skb_load_bytes(skb, l4 + SUM_STEP * i, scratch->request, one))
+            return 0;
+        scratch->nrequest = one;
+        sum += request_sum(scratch);
+        left -= one;
+    }
+    return !left && sum_is_right(sum);
+}
+
+#endif
