@@ -59,7 +59,7 @@ class Changing(kernel.Machines):
         tap.is_((answers, bool(by_kernel)), ({HIT}, kernel_answers), name)
 
     def logs(self, words, times, name):
-        tap.is_(self.server.log().count(words), times, name)
+        tap.is_(server.logged(self.server, words, times), times, name)
 
     def program(self, i=0):
         """The id of the server's XDP program on an interface."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """child: a program that a test runs beside itself, and that ends with the test at the latest."""
 import atexit
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,6 +10,17 @@ import guard
 import tap
 
 _running = []
+
+
+def of_threads(pid, name):
+    """{thread: the text of its file in /proc}. A thread that has ended, and been waited for, is
+    there for a moment longer."""
+    texts = {}
+    for thread in os.listdir("/proc/%d/task" % pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError), \
+                open("/proc/%d/task/%s/%s" % (pid, thread, name), encoding="ascii") as file:
+            texts[int(thread)] = file.read()
+    return texts
 
 
 class Child:

@@ -79,6 +79,13 @@ def wait_for(condition, seconds=40, every=0.01):
     return True
 
 
+def logged(process, words, times=1):
+    """How often the words are in the log of a server, or of bmc. What is counted or answered may be
+    seen before it is logged: looks until they are there so often."""
+    wait_for(lambda: process.log().count(words) >= times)
+    return process.log().count(words)
+
+
 def _user_arguments(arguments):
     if os.geteuid() != 0 or any(a.startswith("-u") or a.startswith("--user") for a in arguments):
         return []
@@ -155,6 +162,7 @@ class Server(child.Child):
             raise RuntimeError("the server does not answer: " + self.log())
 
     def _answers(self):
+        """Its connection is gone when it returns: the server counts one no more that it ends."""
         self.must_live()
         try:
             control = self.stream()
@@ -163,6 +171,8 @@ class Server(child.Child):
                 control.exactly(len(BINARY_NOOP))
             else:
                 control.ask(b"version\r\n")
+            control.sock.shutdown(socket.SHUT_WR)
+            control.to_end()
             control.close()
             return True
         except (ConnectionError, FileNotFoundError, client.Closed):

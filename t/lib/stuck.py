@@ -3,6 +3,8 @@
 import ctypes
 import os
 
+import child
+
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
 WALL = 0x40000000
 
@@ -17,13 +19,8 @@ def ptrace(request, tid):
 def threads(pid):
     """The threads in the order in which they were started: workers last. Without the one that
     closes what other servers have sent (bpf/attach/closer.c), which is started when one serves."""
-    every = sorted(int(tid) for tid in os.listdir("/proc/%d/task" % pid))
-    return [tid for tid in every if name_of(pid, tid) != "closer"]
-
-
-def name_of(pid, tid):
-    with open("/proc/%d/task/%d/comm" % (pid, tid), encoding="ascii") as file:
-        return file.read().strip()
+    return [tid for tid, name in sorted(child.of_threads(pid, "comm").items())
+            if name != "closer\n"]
 
 
 class Stuck:

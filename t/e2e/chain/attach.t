@@ -34,7 +34,7 @@ class Machines(Changing, chain.Machines):
         return self.bmc.log() if self.bmc else self.server.log()
 
     def logs(self, words, times, name):
-        tap.is_(self.log().count(words), times, name)
+        tap.is_(server.logged(self, words, times), times, name)
 
     def pid(self):
         return self.bmc.pid if self.bmc else self.server.pid

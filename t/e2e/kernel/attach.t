@@ -7,6 +7,7 @@ import os
 import re
 import sys
 
+import child
 import client
 import kernel
 import netns
@@ -112,7 +113,7 @@ def other_names():
             tap.ok(server.wait_for(lambda: machine.stats("bmc")["sv0:state"] == "up"),
                    "it is attached again when it exists again without the other name")
             tap.ok("was renamed" not in machine.log(), "no renaming is logged")
-            tap.is_(machine.log().count("answering for 3 IPv4"), 2,
+            tap.is_(server.logged(machine, "answering for 3 IPv4", 2), 2,
                     "with -v each change of the addresses is logged once")
 
 
@@ -311,14 +312,19 @@ def programs_of_others():
         os.close(foreign)
 
 
-def threads(machine):
-    """The capabilities of each thread: effective, permitted, inheritable, ambient, bounding."""
-    found = []
-    for task in os.listdir("/proc/%d/task" % machine.pid):
-        with open("/proc/%d/task/%s/status" % (machine.pid, task), encoding="ascii") as file:
-            found.append(dict(re.findall(r"^Cap(\w+):\s*(\w+)", file.read(), re.M)))
+def capabilities(machine):
+    """Of each thread: effective, permitted, inheritable, ambient, bounding."""
+    found = [dict(re.findall(r"^Cap(\w+):\s*(\w+)", text, re.M))
+             for text in child.of_threads(machine.pid, "status").values()]
     return {tuple(int(row[key], 16) for key in ("Eff", "Prm", "Inh", "Amb", "Bnd"))
             for row in found}
+
+
+def keeps(machine, kept, name):
+    """Each thread has these capabilities, and no other may be had any more."""
+    want = {(kept, kept, 0, 0, 0)}
+    server.wait_for(lambda: capabilities(machine) == want)
+    tap.is_(capabilities(machine), want, name)
 
 
 @tap.case
@@ -326,24 +332,21 @@ def capabilities_that_are_kept():
     bpf, net_admin = 1 << 39, 1 << 12
     with Ground() as ground:
         with ground.start("bmc=sv0") as machine:
-            tap.is_(threads(machine), {(bpf, bpf, 0, 0, 0)},
-                    "every thread of a server whose memory may grow has CAP_BPF and nothing else")
+            keeps(machine, bpf, "every thread of a server whose memory may grow has CAP_BPF and "
+                  "nothing else")
         with ground.start("bmc=sv0,tcp=on") as machine:
             both = bpf | net_admin
-            tap.is_(threads(machine), {(both, both, 0, 0, 0)}, "with tcp=on CAP_NET_ADMIN as well")
+            keeps(machine, both, "with tcp=on CAP_NET_ADMIN as well")
         with ground.start("bmc=sv0,mode=chain") as machine:
             chain = bpf if "(tcx)" in machine.log() else both
-            tap.is_(threads(machine), {(chain, chain, 0, 0, 0)},
-                    "the chain has no more than its program on TC needs")
+            keeps(machine, chain, "the chain has no more than its program on TC needs")
         full = netns.fill_tcx("sv0", ground.pair.server)
         with ground.start("bmc=sv0,mode=chain") as machine:
-            tap.is_(threads(machine), {(both, both, 0, 0, 0)},
-                    "and CAP_NET_ADMIN where its program on TC is a filter")
+            keeps(machine, both, "and CAP_NET_ADMIN where its program on TC is a filter")
         for link in full:
             os.close(link)
         with ground.start("bmc=sv9,optional") as machine:
-            tap.is_(threads(machine), {(0, 0, 0, 0, 0)},
-                    "a server without the kernel path has no capabilities")
+            keeps(machine, 0, "a server without the kernel path has no capabilities")
 
 
 tap.run()

@@ -145,7 +145,7 @@ def the_command_bmc_and_a_signal_switch_the_kernel_path():
         for words, times in (("switched off by the command bmc", 1),
                              ("switched on by the command bmc", 1), ("switched off by SIGUSR2", 1),
                              ("switched on by SIGUSR2", 1)):
-            tap.is_(m.server.log().count("bmc: " + words), times, "logged: %s" % words)
+            tap.is_(server.logged(m.server, "bmc: " + words, times), times, "logged: %s" % words)
 
 
 @tap.case

@@ -192,7 +192,7 @@ class Chained(Veth, Changing, chain.Machines):
         return self.bmc.stats() if self.bmc else self.control.stats("bmc")
 
     def logs(self, words, times, name):
-        tap.is_((self.bmc or self.server).log().count(words), times, name)
+        tap.is_(server.logged(self.bmc or self.server, words, times), times, name)
 
 
 @chain.on_each

@@ -117,6 +117,7 @@ def one_that_comes_later():
                        "%s: `stats bmc` says what came before ours" % hook)
                 tap.like(m.rows()["sv0:before"], r"^%s:(program|test_filter)\(\d+\)$" % hook,
                          "%s: by its hook and its number" % hook)
+                server.logged(m.server, "before the server's programs on TC")
                 tap.like(m.server.log(), r"(?m)^bmc: sv0: before the server's programs on TC: "
                          r"%s:\w+\(\d+\); if it ends the chain \(TC_ACT_OK\)" % hook,
                          "%s: the log says so" % hook)

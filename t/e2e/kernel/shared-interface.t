@@ -55,6 +55,12 @@ class Ground:
         tap.ok(status is not None and 0 < status < 128, "%s: status %s" % (name, status))
         tap.like(error, say, "%s: the message has the reason" % name)
 
+    def shared(self, name, n):
+        """Each has noticed so many servers on the interface."""
+        seen = lambda: [one.server.stats("bmc")["sv0:servers"] for one in self.all]
+        server.wait_for(lambda: seen() == [str(n)] * n)
+        tap.is_(seen(), [str(n)] * n, name)
+
     def program(self):
         xdp = netns.link("sv0", self.pair.server).get("xdp")
         return xdp and xdp["prog"]["id"]
@@ -150,10 +156,9 @@ def two_servers(mode, tcp, ends=True):
             tap.ok(ground.program() not in (None, alone), name + ": the link has another program")
             tap.like(second.server.log(), "bmc: sv0: XDP .* shared by 2 servers",
                      name + ": the second one says that it shares")
-            tap.ok(server.wait_for(lambda: "bmc: sv0: 2 servers share XDP" in first.server.log()),
+            tap.ok(server.logged(first.server, "bmc: sv0: 2 servers share XDP"),
                    name + ": the first one says so, too")
-            tap.is_([one.tcp.stats("bmc")["sv0:servers"] for one in ground.all], ["2", "2"],
-                    name + ": so does `stats bmc`")
+            ground.shared(name + ": so does `stats bmc`", 2)
         all_fresh(ground.all, b"v", name)
         counted(first, second, name)
         for one in ground.all if tcp else ():
@@ -204,8 +209,7 @@ def tc():
 def three():
     with Ground() as ground:
         first, second, third = (ground.add() for _ in range(3))
-        tap.is_([one.tcp.stats("bmc")["sv0:servers"] for one in ground.all], ["3", "3", "3"],
-                "three servers share the interface")
+        ground.shared("three servers share the interface", 3)
         all_fresh(ground.all, b"v", "three")
         first.server.kill()
         second.server.kill()
@@ -320,8 +324,7 @@ def an_interface_that_is_created_again():
             one.tcp, one.udp = one.server.stream(), one.server.udp()
             one.meet()
         all_fresh(ground.all, b"v", "an interface that was created again")
-        tap.is_([one.tcp.stats("bmc")["sv0:servers"] for one in ground.all], ["2", "2"],
-                "they share it again, without the privilege to load programs")
+        ground.shared("they share it again, without the privilege to load programs", 2)
 
 
 @tap.case

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # t/run: waits
 """A server that does not run: for how long the kernel answers in its place."""
-import re
 
 import child
 import client
@@ -37,8 +36,8 @@ def goes_on(m, stalls):
     counts = m.counts()
     tap.is_(counts["stalls"], stalls, "`stalls` counts how often the server did not run")
     tap.ok(counts["pass_stopped"] > 0, "the requests passed meanwhile are counted")
-    lines = re.findall(r"^bmc: .*stopped or stuck for \d+ s.*$", m.server.log(), re.M)
-    tap.is_(len(lines), stalls, "each stall is logged in one line")
+    tap.is_(server.logged(m.server, "stopped or stuck", stalls), stalls,
+            "each stall is logged in one line")
 
 
 @tap.case

@@ -3,11 +3,11 @@
 # t/run: nice
 """-o drop_privileges: the system calls that serving needs are allowed, and no others. Calls that
 the filter forbids are tested one by one in t/unit/seccomp.c."""
-import glob
 import os
 import re
 
 import again
+import child
 import server
 import tap
 
@@ -19,11 +19,8 @@ BUILT_IN = "no_drop_privileges" in server.run("-h")[1]
 
 def filters(memcached):
     """The field of each thread in /proc: 0 no filter, 2 a filter."""
-    found = []
-    for path in glob.glob("/proc/%d/task/*/status" % memcached.pid):
-        with open(path, encoding="ascii") as file:
-            found.append(re.search(r"^Seccomp:\s*(\d)", file.read(), re.M).group(1))
-    return found
+    return [re.search(r"^Seccomp:\s*(\d)", text, re.M).group(1)
+            for text in child.of_threads(memcached.pid, "status").values()]
 
 
 @tap.case

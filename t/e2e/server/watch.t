@@ -9,6 +9,7 @@ import struct
 import threading
 
 import binary
+import child
 import client
 import differential
 import server
@@ -608,13 +609,8 @@ def a_slow_watcher_delays_only_itself():
 
 def switches(memcached):
     """How often each thread has waited for something."""
-    task = "/proc/%d/task" % memcached.pid
-    counts = {}
-    for thread in os.listdir(task):
-        with open("%s/%s/status" % (task, thread)) as status:
-            counts[thread] = int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status.read(),
-                                           re.M).group(1))
-    return counts
+    return {thread: int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", text, re.M).group(1))
+            for thread, text in child.of_threads(memcached.pid, "status").items()}
 
 
 @tap.case
