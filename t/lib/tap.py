@@ -20,6 +20,8 @@ import traceback
 CASE_SECONDS = 200 # three times what any takes on a busy machine
 SLOW = int(os.environ.get("T_SLOW", "1")) # times are so many times as long: t/kernels/run, ./check
 ROUNDS = 6 # of a case that must not be interrupted
+ALL = "T_ALL" in os.environ # ./check --all
+DAY = 86400
 
 _cases = []
 _count = 0
@@ -105,6 +107,21 @@ def has(program):
 def case(function):
     _cases.append(function)
     return function
+
+
+def long_case(function):
+    """Decorator of one that takes long and seldom fails: it runs with T_ALL, and by its name."""
+    return case(function) if ALL or function.__name__ in sys.argv[1:] else function
+
+
+def today(every, n):
+    """So many of them, from all parts of the list, each day others."""
+    return [every[(int(time.time()) // DAY + i * len(every) // n) % len(every)] for i in range(n)]
+
+
+def some(every, n):
+    """The same; all of them with T_ALL."""
+    return every if ALL else today(every, n)
 
 
 def case_if(condition):

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-# t/run: nice
+# t/run: all
 """The Debian packages, of the programs that this build tree has: checked by lintian, and installed
 over stock memcached in an overlay of this machine's root. `./check --all` builds them as packagers
 do; packaging/test-deb does more, in a Debian that it boots."""

@@ -5,14 +5,13 @@
 mutants of t/lib/threats.py, each day others; all with T_MUTANTS=all, those named with
 T_MUTANTS="NAME...". `./check --all` runs all."""
 import os
-import time
 
 import broken
 import server
 import tap
 import threats
 
-PART, DAY = 6, 86400
+PART = 3
 EACH_SECONDS = broken.SECONDS + 60
 
 if os.geteuid() != 0:
@@ -28,9 +27,7 @@ def wanted():
         return every
     if names:
         return [mutant for mutant in every if mutant[0] in names]
-    quick = [mutant for mutant in every if mutant[0] not in threats.SLOW]
-    apart = len(quick) // PART # of all parts of the table
-    return [quick[(int(time.time()) // DAY + i * apart) % len(quick)] for i in range(PART)]
+    return tap.today([mutant for mutant in every if mutant[0] not in threats.SLOW], PART)
 
 
 MUTANTS = wanted()

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """Real clients that authenticate by SASL: their whole sessions, and clients that are refused."""
 import os
 import subprocess

@@ -10,7 +10,7 @@ import coherence
 import kernel
 import tap
 
-READS = int(os.environ.get("UDP_READS", "1000000"))
+READS = int(os.environ.get("UDP_READS", "500000"))
 
 
 @tap.case

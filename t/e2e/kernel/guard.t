@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """Which sources the kernel answers: allow=, rate=, amplification=. The server answers all
 others."""
 import os

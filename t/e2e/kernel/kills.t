@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""kill -9 at random moments, under load: KILLS of them (20). SEED repeats a run."""
+"""kill -9 at random moments, under load: KILLS of them (12). SEED repeats a run."""
 import contextlib
 import glob
 import json
@@ -18,7 +18,7 @@ import netns
 import server
 import tap
 
-KILLS = int(os.environ.get("KILLS", "20"))
+KILLS = int(os.environ.get("KILLS", "12"))
 SEED = int(os.environ.get("SEED", str(int(time.time()))))
 WRITERS, READERS, STREAMS, KEYS, FILL = 2, 2, 6, 400, 60
 MEMORY = 256

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """From the kernel path to Prometheus: memcached-tool writes a file, Debian's node_exporter reads
 it, Debian's Prometheus scrapes that, evaluates the alerts and answers the dashboard's queries."""
 import json

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """Gets over TCP that the kernel answers to clients whose TCP is of every ordinary kind: options of
 the handshake, sizes of segments and windows, marks, offloads, ends. Every byte of every reply is
 compared, and who gave it is counted."""

@@ -28,7 +28,7 @@ def gets_over_lo_are_answered_by_the_kernel():
 
 @tap.case
 def clients_cannot_tell_who_answers():
-    again.all_pass(["server/" + name for name in NAMES], WORDS)
+    again.all_pass(["server/" + name for name in tap.some(NAMES, 4)], WORDS)
 
 
 @tap.case

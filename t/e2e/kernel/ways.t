@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """The way back: the kernel answers a source the way that the stack replied to it, or passes the
 request.
 

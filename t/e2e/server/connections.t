@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """Connections: their number, their timeout, and the behaviour at the limit."""
 import re
 import select

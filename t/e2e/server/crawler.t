@@ -203,7 +203,7 @@ def expired_items_are_freed():
         tap.is_(other.stats()["curr_items"], "0", "flushed items are freed")
 
 
-@tap.case
+@tap.long_case
 def the_maintainer_starts_crawls():
     with server.Server() as other:
         connection = other.stream()

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-# t/run: nice
+# t/run: waits
 """What the server tells the service manager that started it (sd_notify(3)): when it is ready, what
 it does, that it is alive, that it ends."""
 import os

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
 """The process and the system: signals, daemon, pid file, user, limits, names of sockets. The
 values that options accept are in e2e/server/options.t."""
 import contextlib

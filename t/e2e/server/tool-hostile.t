@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-# t/run: nice
+# t/run: waits
 """tools/memcached-tool and a server that lies: nothing of what that says becomes a command in a
 dump, reaches the terminal as a control character, or ends the tool by anything but one line."""
 import shutil
