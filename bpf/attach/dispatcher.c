@@ -16,9 +16,9 @@
 #include <bpf/libbpf.h>
 #include <xdp/libxdp.h>
 
+#include "bpf/attach/attach.h"
 #include "bpf/attach/member.skel.h"
-#include "bpf/load/loader.h"
-#include "bpf/load/prog_array.h"
+#include "bpf/attach/prog_array.h"
 
 enum { LOG_MAX = 4096 };
 

@@ -3,7 +3,7 @@
  * filter: the program of a TC filter, which outlives its process: calls mc_tc while the process
  * lives.
  */
-#include "bpf/load/prog_array.bpf.h"
+#include "bpf/attach/prog_array.bpf.h"
 
 SEC("tc")
 int mc_filter(struct __sk_buff *skb)

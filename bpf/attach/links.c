@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/if_link.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,12 +12,13 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "bpf/attach/attach.h"
+#include "bpf/attach/attached.h"
 #include "bpf/attach/dispatcher.h"
+#include "bpf/attach/prog_array.h"
 #include "bpf/attach/share.h"
 #include "bpf/attach/tc.h"
-#include "bpf/load/loader.h"
 #include "bpf/load/object.h"
-#include "bpf/load/prog_array.h"
 
 enum {
     XDP_FD = 512, /* the lowest in loader_put_xdp_above */
@@ -25,28 +27,42 @@ enum {
     TRY_S = 6,    /* in all */
 };
 
+/* Everything is detached, or the process ends. */
+static void end(struct loader *loader)
+{
+    struct attached *attached = loader->attached;
+    size_t i;
+
+    share_free(loader);
+    if (attached->xdp_array >= 0)
+        close(attached->xdp_array);
+    for (i = 0; i < LOADER_HOOKS; i++) {
+        if (attached->filters[i] >= 0)
+            close(attached->filters[i]);
+        if (attached->tc_arrays[i] >= 0)
+            close(attached->tc_arrays[i]);
+    }
+    object_close(&attached->plain);
+    free(attached);
+}
+
+struct attached *attached_of(struct loader *loader)
+{
+    struct attached *attached = loader->attached ? NULL : malloc(sizeof(*attached));
+
+    if (attached) {
+        *attached = (struct attached){
+            .xdp_array = -1, .tc_arrays = {-1, -1}, .filters = {-1, -1}, .share_socket = -1};
+        loader->attached = attached;
+        loader->end_attached = end;
+    }
+    return loader->attached;
+}
+
 void loader_link_init(struct loader_link *link, int ifindex)
 {
     *link = (struct loader_link){.ifindex = ifindex, .xdp = -1};
     link->tc[LOADER_INGRESS].link = link->tc[LOADER_EGRESS].link = -1;
-}
-
-void loader_invalidate_all(struct loader *loader, uint64_t ns)
-{
-    const struct object *object = &loader->object;
-    struct timespec now;
-    __u64 when, before;
-
-    if (object->kind != OBJECT_CHAIN)
-        return;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    when = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec -
-           (uint64_t)*object->clock_ahead + ns + object->settings->settle;
-    before = __atomic_load_n(&object->gate->done, __ATOMIC_SEQ_CST);
-    while (before < when && !__atomic_compare_exchange_n(&object->gate->done, &before, when, false,
-                                                         __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-        continue;
-    __atomic_fetch_add(&object->gate->word, CHAIN_VERSION, __ATOMIC_SEQ_CST);
 }
 
 /*
@@ -82,6 +98,8 @@ int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool gene
     struct timespec begin, now;
     int rc, i;
 
+    if (!attached_of(loader))
+        return -ENOMEM;
     close_gate(loader);
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (i = 0; i < TRIES; i++) {
@@ -122,7 +140,7 @@ static int share_maps(const struct object *plain, const struct object *object)
  */
 static int load_plain(struct loader *loader, uint32_t flags)
 {
-    struct object *plain = &loader->plain;
+    struct object *plain = &loader->attached->plain;
     int rc = object_open(plain, loader->object.kind, loader->object.has_rings, NULL);
 
     if (rc)
@@ -147,15 +165,17 @@ static int fill_prog_array(struct loader *loader)
     int rc = -EINVAL;
     size_t i;
 
-    if (loader->plain.skeleton)
-        return prog_array_set(loader->xdp_array, 0, bpf_program__fd(loader->plain.xdp));
+    if (loader->attached->plain.skeleton)
+        return prog_array_set(loader->attached->xdp_array, 0,
+                              bpf_program__fd(loader->attached->plain.xdp));
     for (i = 0; rc == -EINVAL && i < sizeof(flags) / sizeof(flags[0]); i++) {
         rc = load_plain(loader, flags[i]);
         if (rc)
             break;
-        rc = prog_array_set(loader->xdp_array, 0, bpf_program__fd(loader->plain.xdp));
+        rc = prog_array_set(loader->attached->xdp_array, 0,
+                            bpf_program__fd(loader->attached->plain.xdp));
         if (rc)
-            object_close(&loader->plain);
+            object_close(&loader->attached->plain);
     }
     return rc;
 }
@@ -163,16 +183,20 @@ static int fill_prog_array(struct loader *loader)
 int loader_join_dispatcher(struct loader *loader, struct loader_link *link, char *reason,
                            size_t nreason)
 {
+    struct attached *attached;
     int rc, fd;
 
     reason[0] = '\0';
     if (!dispatcher_is_there(link->ifindex))
         return -ENOENT;
-    if (loader->xdp_array < 0)
-        loader->xdp_array = prog_array_open();
-    if (loader->xdp_array < 0)
-        return loader->xdp_array;
-    fd = dispatcher_join(link->ifindex, loader->xdp_array, &link->generic, reason, nreason);
+    attached = attached_of(loader);
+    if (!attached)
+        return -ENOMEM;
+    if (attached->xdp_array < 0)
+        attached->xdp_array = prog_array_open();
+    if (attached->xdp_array < 0)
+        return attached->xdp_array;
+    fd = dispatcher_join(link->ifindex, attached->xdp_array, &link->generic, reason, nreason);
     if (fd < 0)
         return fd;
     if (link->generic)

@@ -3,7 +3,7 @@
  * member: the member of libxdp's dispatcher, which outlives its process: calls mc_xdp while that
  * lives.
  */
-#include "bpf/load/prog_array.bpf.h"
+#include "bpf/attach/prog_array.bpf.h"
 
 SEC("xdp")
 int mc_member(struct xdp_md *ctx)

@@ -2,12 +2,12 @@
 /*
  * order: where a program stands among those of its hook of TC. A program before it that ends the
  * chain (TC_ACT_OK), as those of Cilium do, hides every packet from it. Used by the loader only;
- * its public function is loader_look_before in loader.h.
+ * its public function is loader_look_before in attach.h.
  */
 #ifndef BPF_ORDER_H
 #define BPF_ORDER_H
 
-#include "bpf/load/loader.h"
+#include "bpf/attach/attach.h"
 
 /* BPF_TCX_* of Linux 6.6, which older headers lack. */
 enum { ORDER_TCX_INGRESS = 46 };

@@ -9,8 +9,8 @@
 #include <linux/if_ether.h>
 #include <linux/in.h>
 
+#include "bpf/attach/prog_array.bpf.h"
 #include "bpf/attach/share_ports.h"
-#include "bpf/load/prog_array.bpf.h"
 
 #include <bpf/bpf_endian.h>
 

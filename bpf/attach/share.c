@@ -19,10 +19,11 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "bpf/attach/attached.h"
 #include "bpf/attach/closer.h"
+#include "bpf/attach/prog_array.h"
 #include "bpf/attach/share_ports.h"
 #include "bpf/load/object.h"
-#include "bpf/load/prog_array.h"
 
 #include "bpf/attach/share.skel.h"
 
@@ -97,7 +98,7 @@ static void discard(struct loader *loader, const int *fds, size_t n)
 {
     while (n > 0)
         if (fds[--n] >= 0)
-            closer_take(loader->closer, fds[n]);
+            closer_take(loader->attached->closer, fds[n]);
 }
 
 /* --- messages ------------------------------------------------------------------ */
@@ -153,7 +154,7 @@ static int receive_message(struct loader *loader, int fd, struct message *messag
 static void fill_name(const struct loader *loader, struct sockaddr_un *name, unsigned int number)
 {
     *name = (struct sockaddr_un){.sun_family = AF_UNIX};
-    snprintf(name->sun_path, sizeof(name->sun_path), "%s%u", loader->share_path, number);
+    snprintf(name->sun_path, sizeof(name->sun_path), "%s%u", loader->attached->share_path, number);
 }
 
 static int open_socket(void)
@@ -203,7 +204,7 @@ bool share_lives(struct loader *loader, const struct loader_link *link)
 
 static struct share_link *find(struct loader *loader, uint32_t ifindex)
 {
-    struct share_link *each = loader->shares;
+    struct share_link *each = loader->attached->shares;
 
     while (each && (!each->at || each->ifindex != (int)ifindex))
         each = each->next;
@@ -303,16 +304,16 @@ static bool is_flooded(struct loader *loader)
 {
     const time_t now = now_s();
 
-    if (loader->share_second != now)
-        loader->share_work = 0;
-    loader->share_second = now;
-    return loader->share_work >= WORK_MAX ||
-           (loader->closer && closer_pending(loader->closer) >= PENDING_MAX);
+    if (loader->attached->share_second != now)
+        loader->attached->share_work = 0;
+    loader->attached->share_second = now;
+    return loader->attached->share_work >= WORK_MAX ||
+           (loader->attached->closer && closer_pending(loader->attached->closer) >= PENDING_MAX);
 }
 
 int loader_listener(struct loader *loader)
 {
-    return is_flooded(loader) ? -1 : loader->share_socket;
+    return !loader->attached || is_flooded(loader) ? -1 : loader->attached->share_socket;
 }
 
 void loader_serve(struct loader *loader)
@@ -320,10 +321,10 @@ void loader_serve(struct loader *loader)
     int i, fd;
 
     for (i = 0; i < BACKLOG && !is_flooded(loader); i++) {
-        fd = accept4(loader->share_socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        fd = accept4(loader->attached->share_socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
             return;
-        loader->share_work += answer(loader, fd);
+        loader->attached->share_work += answer(loader, fd);
         discard(loader, &fd, 1);
     }
 }
@@ -336,7 +337,7 @@ static int bind_free(struct loader *loader, int fd)
 
     for (number = 0; number < NUMBERS; number++) {
         fill_name(loader, &name, number);
-        loader->share_number = number;
+        loader->attached->share_number = number;
         if (bind(fd, (const struct sockaddr *)&name, sizeof(name)) == 0)
             return chmod(name.sun_path, 0660) || listen(fd, BACKLOG) ? -errno : 0;
         if (errno != EADDRINUSE)
@@ -347,41 +348,43 @@ static int bind_free(struct loader *loader, int fd)
 
 int loader_listen(struct loader *loader, const char *folder, gid_t group)
 {
-    int fd = open_socket(), rc, before;
+    int fd = attached_of(loader) ? open_socket() : -ENOMEM, rc, before;
     __u64 netns = 0;
 
     if (fd < 0)
         return fd;
     rc = loader_netns_cookie(&netns);
-    snprintf(loader->share_path, sizeof(loader->share_path), "%s/%" PRIu64 "-", folder,
-             (uint64_t)netns);
+    snprintf(loader->attached->share_path, sizeof(loader->attached->share_path), "%s/%" PRIu64 "-",
+             folder, (uint64_t)netns);
     before = setfsgid(group); /* of a file's group chown needs a capability that units leave out */
     rc = rc ? rc : bind_free(loader, fd);
     setfsgid((gid_t)before);
-    loader->closer = rc ? NULL : closer_new();
-    if (!loader->closer) {
+    loader->attached->closer = rc ? NULL : closer_new();
+    if (!loader->attached->closer) {
         rc = rc ? rc : -EAGAIN;
-        loader->share_number = 0;
+        loader->attached->share_number = 0;
         close(fd);
         return rc;
     }
-    loader->share_socket = fd;
+    loader->attached->share_socket = fd;
     return 0;
 }
 
 void loader_begin_to_serve(struct loader *loader)
 {
-    if (loader->closer)
-        closer_start(loader->closer);
+    if (loader->attached && loader->attached->closer)
+        closer_start(loader->attached->closer);
 }
 
 void loader_unlisten(struct loader *loader)
 {
-    if (loader->share_socket >= 0)
-        discard(loader, &loader->share_socket, 1); /* with the connections that wait */
-    loader->share_socket = -1;
-    closer_stop(loader->closer);
-    loader->closer = NULL;
+    if (!loader->attached)
+        return;
+    if (loader->attached->share_socket >= 0)
+        discard(loader, &loader->attached->share_socket, 1); /* with the connections that wait */
+    loader->attached->share_socket = -1;
+    closer_stop(loader->attached->closer);
+    loader->attached->closer = NULL;
 }
 
 /* --- the other servers --------------------------------------------------------------- */
@@ -451,7 +454,7 @@ static int ask_all(struct loader *loader, const struct share_link *share, struct
         struct message *message = &all->each[all->n].message;
         int *fds = all->each[all->n].fds;
 
-        if (number == loader->share_number)
+        if (number == loader->attached->share_number)
             continue;
         *message = (struct message){.kind = ASK, .ifindex = (uint32_t)ifindex};
         rc = ask(loader, number, message, &own, 1, fds);
@@ -559,7 +562,7 @@ static struct share *load(void)
  */
 static struct share_link *get(struct loader *loader, int ifindex)
 {
-    struct share_link *each = loader->shares;
+    struct share_link *each = loader->attached->shares;
 
     while (each && (each->at || (each->used && each->ifindex != ifindex)))
         each = each->next;
@@ -572,8 +575,8 @@ static struct share_link *get(struct loader *loader, int ifindex)
             free(each);
             return NULL;
         }
-        each->next = loader->shares;
-        loader->shares = each;
+        each->next = loader->attached->shares;
+        loader->attached->shares = each;
     }
     each->ifindex = ifindex;
     return each;
@@ -594,7 +597,8 @@ static int begin(struct loader *loader, struct share_link *share, struct loader_
 
 void share_begin(struct loader *loader, struct loader_link *link)
 {
-    struct share_link *share = loader->share_socket < 0 ? NULL : get(loader, link->ifindex);
+    struct share_link *share =
+        loader->attached->share_socket < 0 ? NULL : get(loader, link->ifindex);
 
     if (share)
         begin(loader, share, link);
@@ -602,7 +606,8 @@ void share_begin(struct loader *loader, struct loader_link *link)
 
 int share_join(struct loader *loader, struct loader_link *link, bool generic)
 {
-    struct share_link *share = loader->share_socket < 0 ? NULL : get(loader, link->ifindex);
+    struct share_link *share =
+        loader->attached->share_socket < 0 ? NULL : get(loader, link->ifindex);
     struct asked all = {0};
     unsigned int i;
     int rc;
@@ -651,8 +656,8 @@ void share_free(struct loader *loader)
     struct share_link *each;
 
     loader_unlisten(loader);
-    while ((each = loader->shares)) {
-        loader->shares = each->next;
+    while ((each = loader->attached->shares)) {
+        loader->attached->shares = each->next;
         share__destroy(each->skel);
         free(each);
     }

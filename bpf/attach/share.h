@@ -11,14 +11,14 @@
  * XDP program, which a process without capabilities cannot have.
  *
  * Used by the loader only; its public functions are loader_listen, loader_listener, loader_serve
- * and loader_unlisten in loader.h.
+ * and loader_unlisten in attach.h.
  */
 #ifndef BPF_SHARE_H
 #define BPF_SHARE_H
 
 #include <stdbool.h>
 
-#include "bpf/load/loader.h"
+#include "bpf/attach/attach.h"
 
 struct share_link;
 

@@ -9,11 +9,12 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "bpf/attach/attached.h"
 #include "bpf/attach/filter.skel.h"
 #include "bpf/attach/filters.h"
 #include "bpf/attach/order.h"
+#include "bpf/attach/prog_array.h"
 #include "bpf/load/object.h"
-#include "bpf/load/prog_array.h"
 
 enum {
     FILTER_HANDLE = 0x6d63, /* of the filters that stand in for TCX on older kernels */
@@ -33,7 +34,7 @@ static int program_of(const struct loader *loader, enum loader_hook hook)
 /* The program of a filter, or -errno. */
 static int load_filter(struct loader *loader, enum loader_hook at)
 {
-    int *prog_array = &loader->tc_arrays[at], fd;
+    int *prog_array = &loader->attached->tc_arrays[at], fd;
     struct filter *skel;
 
     if (*prog_array < 0)
@@ -64,11 +65,12 @@ static int load_filters(struct loader *loader)
     enum loader_hook at;
 
     for (at = 0; at < LOADER_HOOKS; at++) {
-        if (!loader->object.tc[at] || loader->filters[at] >= 0 || program_of(loader, at) < 0)
+        if (!loader->object.tc[at] || loader->attached->filters[at] >= 0 ||
+            program_of(loader, at) < 0)
             continue;
-        loader->filters[at] = load_filter(loader, at);
-        if (loader->filters[at] < 0)
-            return loader->filters[at];
+        loader->attached->filters[at] = load_filter(loader, at);
+        if (loader->attached->filters[at] < 0)
+            return loader->attached->filters[at];
     }
     return 0;
 }
@@ -118,10 +120,11 @@ static int make_room(const struct bpf_tc_hook *hook, uint32_t handle, uint32_t *
 static int attach_filter(struct loader *loader, struct loader_link *link, enum loader_hook at)
 {
     struct loader_tc *tc = &link->tc[at];
-    const uint32_t handle = FILTER_HANDLE + loader->share_number;
+    const struct attached *attached = attached_of(loader);
+    const uint32_t handle = FILTER_HANDLE + (attached ? attached->share_number : 0);
     LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = link->ifindex, .attach_point = points[at]);
     LIBBPF_OPTS(bpf_tc_opts, opts, .handle = handle);
-    int rc = bpf_tc_hook_create(&hook);
+    int rc = attached ? bpf_tc_hook_create(&hook) : -ENOMEM;
 
     if (rc && rc != -EEXIST)
         return rc;
@@ -130,11 +133,11 @@ static int attach_filter(struct loader *loader, struct loader_link *link, enum l
     if (rc)
         return rc;
     tc->priority = opts.priority;
-    opts.prog_fd = loader->filters[at];
+    opts.prog_fd = attached->filters[at];
     rc = bpf_tc_attach(&hook, &opts);
     tc->filter = !rc;
     tc->handle = handle;
-    tc->id = object_program_id(loader->filters[at]);
+    tc->id = object_program_id(attached->filters[at]);
     return rc;
 }
 
@@ -197,7 +200,7 @@ int loader_highest_tc(const struct loader *loader, const struct loader_link *lin
     int highest = -1, fd;
 
     for (at = 0; at < LOADER_HOOKS; at++) {
-        fd = link->tc[at].filter ? loader->tc_arrays[at] : link->tc[at].link;
+        fd = link->tc[at].filter ? loader->attached->tc_arrays[at] : link->tc[at].link;
         highest = fd > highest ? fd : highest;
     }
     return highest;

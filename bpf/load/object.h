@@ -9,12 +9,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
 
 #include <bpf/libbpf.h>
 
-#include "bpf/load/inner.h"
-#include "bpf/load/loader.h"
+#include "bpf/load/load.h"
+#include "bpf/load/memory.h"
 #include "bpf/load/parallel.h"
 #include "bpf/shared/chain.h"
 #include "bpf/shared/layout.h"
@@ -67,21 +66,12 @@ struct object {
 
 struct loader {
     struct object object;
-    struct object
-        plain; /* the same programs over the same maps, for a dispatcher; not open until needed */
-    int xdp_array, tc_arrays[LOADER_HOOKS]; /* of prog_array.h; -1: not needed yet */
-    int filters[LOADER_HOOKS]; /* programs that call through these; -1: not needed yet */
-    struct loader_tcp *tcp;    /* NULL: TCP is not answered */
-    int share_socket;          /* where other servers ask; -1: none */
-    unsigned int share_number; /* no other server of this network namespace has it meanwhile */
-    struct closer *closer;     /* of what they send; NULL: no socket */
-    char share_path[96];       /* of the sockets of all, but for their numbers */
-    time_t share_second;       /* a second, */
-    unsigned int share_work;   /* and what was done for others in it */
-    struct share_link *shares; /* links that others may share */
-    struct inner inner;        /* the server's memory */
+    struct loader_tcp *tcp; /* NULL: TCP is not answered */
+    struct inner inner;     /* the server's memory */
     int ncpus;
-    uint64_t nbytes; /* of all maps */
+    uint64_t nbytes;           /* of all maps */
+    struct attached *attached; /* of bpf/attach; NULL: nothing was attached. loader_close ends it */
+    void (*end_attached)(struct loader *loader);
 };
 
 /* has_rings: not of the chain. 0 or -errno, and nothing is open. */

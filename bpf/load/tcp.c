@@ -18,22 +18,10 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "bpf/load/loader.h"
+#include "bpf/load/load.h"
 #include "bpf/load/object.h"
-#include "bpf/load/parallel.h"
-#include "bpf/load/prog_array.h"
 #include "bpf/shared/tcp.h"
 #include "bpf/tcp/tcp.skel.h"
-
-struct loader_tcp {
-    struct tcp *skel;
-    struct parallel parallel;
-    struct mc_tcp_slot *slots;
-    size_t nslots;
-    uint64_t *cookies; /* of the slots' sockets */
-    uint64_t *ended;   /* ids of connections that the last sweep found closed, in ascending order */
-    size_t nended;
-};
 
 enum { READ_TRIES = 16 };
 
@@ -54,8 +42,9 @@ static int share_maps(const struct loader *loader, const struct tcp *skel)
 static int put_program(const struct loader *loader, const char *array, uint32_t at,
                        const struct bpf_program *program)
 {
-    return prog_array_set(bpf_map__fd(object_map(&loader->object, array)), at,
-                          bpf_program__fd(program));
+    int fd = bpf_program__fd(program);
+
+    return bpf_map_update_elem(bpf_map__fd(object_map(&loader->object, array)), &at, &fd, BPF_ANY);
 }
 
 /* Loads the maps, and starts to load the programs. 0 or -errno. */
@@ -157,7 +146,7 @@ struct mc_tcp_slot *loader_tcp_slots(struct loader *loader)
     return loader->tcp ? loader->tcp->slots : NULL;
 }
 
-uint64_t loader_tcp_key(const struct loader *loader, const struct mc_tcp_flow *flow)
+static uint64_t key_of(const struct loader *loader, const struct mc_tcp_flow *flow)
 {
     return mc_tcp_key(flow, loader->tcp->skel->rodata->tcp_seeds);
 }
@@ -174,7 +163,7 @@ int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *t
         getsockopt(socket, SOL_SOCKET, SO_COOKIE, cookie, &n))
         return -errno;
     conn.flow.client[0] = *cookie;
-    key = loader_tcp_key(loader, &conn.flow);
+    key = key_of(loader, &conn.flow);
     return bpf_map_update_elem(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), &key, &conn,
                                BPF_NOEXIST);
 }
@@ -182,7 +171,7 @@ int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *t
 void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot)
 {
     struct mc_tcp_flow cookie = {.client = {loader->tcp->cookies[slot - loader->tcp->slots]}};
-    uint64_t key = loader_tcp_key(loader, &cookie);
+    uint64_t key = key_of(loader, &cookie);
 
     if (!__atomic_load_n(&slot->answered, __ATOMIC_RELAXED)) /* else it does not */
         bpf_map_delete_elem(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), &key);
@@ -254,8 +243,7 @@ static int find_conn(const struct loader *loader, int socket, struct mc_tcp_conn
 
     if (rc)
         return rc;
-    rc = read_conn(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), loader_tcp_key(loader, &flow),
-                   conn);
+    rc = read_conn(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), key_of(loader, &flow), conn);
     if (rc)
         return rc;
     return mc_tcp_is_flow(&conn->flow, &flow) ? 0 : -ENOENT;
@@ -299,35 +287,9 @@ int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32
     return 0;
 }
 
-int loader_tcp_map(struct loader *loader, const char *name)
+const struct bpf_map *tcp_counts_map(const struct loader_tcp *tcp)
 {
-    return loader->tcp ? bpf_object__find_map_fd_by_name(loader->tcp->skel->obj, name) : -ENOENT;
-}
-
-uint32_t loader_tcp_mark(struct loader *loader)
-{
-    return loader->tcp ? loader->tcp->skel->rodata->tcp_mark : 0;
-}
-
-uint16_t loader_tcp_seal(struct loader *loader)
-{
-    return loader->tcp ? loader->tcp->skel->rodata->tcp_seal : 0;
-}
-
-void loader_tcp_counts(struct loader *loader, struct mc_tcp_counts *out)
-{
-    size_t size, i;
-    char *rows;
-    int cpu;
-
-    memset(out, 0, sizeof(*out));
-    if (!loader->tcp)
-        return;
-    rows = object_rows(loader->tcp->skel->maps.tcp_counts, loader->ncpus, &size);
-    for (cpu = 0; rows && cpu < loader->ncpus; cpu++)
-        for (i = 0; i < MC_TCP_COUNTS; i++)
-            out->count[i] += ((const struct mc_tcp_counts *)(rows + size * (size_t)cpu))->count[i];
-    free(rows);
+    return tcp ? tcp->skel->maps.tcp_counts : NULL;
 }
 
 /* --- sweeping --------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "bpf/load/loader.h"
+#include "bpf/attach/attach.h"
 #include "iface/iface.h"
 
 /* Whether replies of native XDP leave an interface, as seen while it was attached. */

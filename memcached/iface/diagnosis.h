@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "bpf/load/loader.h"
+#include "bpf/attach/attach.h"
 #include "iface/link.h"
 
 /* Where servers that share an interface meet. */

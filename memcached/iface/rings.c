@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bpf/load/loader.h"
+#include "bpf/load/load.h"
 #include "iface/link.h"
 #include "iface/veth.h"
 

@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-#include "bpf/load/loader.h"
+#include "bpf/load/load.h"
 #include "kcache/kcache.h"
 
 struct guard {

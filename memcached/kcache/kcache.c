@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/credentials.h"
-#include "bpf/load/loader.h"
+#include "bpf/load/load.h"
 #include "iface/attach.h"
 #include "iface/auto.h"
 #include "iface/link.h"

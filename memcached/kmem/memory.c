@@ -7,7 +7,7 @@
 
 #include "base/cgroup.h"
 #include "base/log.h"
-#include "bpf/load/loader.h"
+#include "bpf/load/load.h"
 
 static uint64_t read_count(const uint64_t *count)
 {

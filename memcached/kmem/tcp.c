@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 #include "base/log.h"
-#include "bpf/load/loader.h"
+#include "bpf/load/load.h"
 
 enum {
     PATIENCE_MS = 500,   /* that segments may go without translation, or a socket be silent */

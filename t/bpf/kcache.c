@@ -24,10 +24,10 @@
 
 #include <bpf/bpf.h>
 
-#include "bpf/load/loader.h"
 #include "bpf/load/object.h"
 #include "iface/sending.h"
 #include "iface/veth.h"
+#include "t/bpf/loaded.h"
 #include "t/lib/tap.h"
 
 enum { PORT = 21211, ANSWER_MAX = 2048, EXTENTS = INNER_MAX + 2 };

@@ -12,9 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bpf/load/loader.h"
+#include "bpf/attach/attach.h"
 #include "bpf/shared/chain.h"
 #include "bpf/shared/layout.h"
+#include "t/bpf/loaded.h"
 
 enum {
     LAB_PORT = 11311,

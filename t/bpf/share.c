@@ -23,9 +23,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bpf/attach/attach.h"
+#include "bpf/attach/prog_array.h"
 #include "bpf/attach/share_ports.h"
-#include "bpf/load/loader.h"
-#include "bpf/load/prog_array.h"
+#include "t/bpf/loaded.h"
 #include "t/bpf/wire.h"
 #include "t/lib/tap.h"
 

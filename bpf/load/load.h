@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * loader: loads and attaches the kernel programs and their maps: those that answer from the
- * server's memory, or the chain. loader.c opens and loads, links.c and tc.c attach, share.c shares
- * interfaces with other servers, object.c wraps the skeletons. The only user of libbpf, besides
- * dispatcher.c. Its users are kcache, the tests and the bench.
+ * load: loads the kernel programs and their maps: those that answer from the server's memory, or
+ * the chain. load.c opens and loads, object.c wraps the skeletons, memory.c adds memory, running.c
+ * tells the programs what changes while they run. bpf/attach/attach.h attaches them to interfaces.
+ * With that the only user of libbpf.
  *
  * An open loader has programs and empty maps. Memory is added one map at a time; the kernel keeps
- * it as long as a process has it mapped or a program that uses it is attached. Programs are
- * attached by links, which end with the process. A TC filter of kernels before 6.6 and a member of
- * libxdp's dispatcher do not end with it, so they call the programs through an array that the
- * kernel empties, and the next attach replaces them.
+ * it as long as a process has it mapped or a program that uses it is attached.
  *
  * One thread at a time, except loader_counts, loader_tcp_*, the two loader_map_* and
  * loader_set_guard: these may run beside others, loader_set_guard one at a time.
  */
-#ifndef BPF_LOADER_H
-#define BPF_LOADER_H
+#ifndef BPF_LOAD_H
+#define BPF_LOAD_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,7 +25,6 @@
 #include "bpf/shared/tcp.h"
 
 struct loader;
-struct share_link;
 
 /*
  * Which sources the programs answer: bpf/packet/guard.bpf.h. All zero: local ones, without limits.
@@ -46,11 +42,6 @@ struct loader_guard {
 /* Bytes of a list with so many nodes and prefixes. */
 size_t loader_list_bytes(const struct loader_guard *guard);
 
-/*
- * Loads the programs. NULL: `error` says what is wrong and what the operator can do. Needs CAP_BPF,
- * CAP_NET_ADMIN and CAP_PERFMON.
- */
-struct loader *loader_open(char *error, size_t nerror);
 /* What the programs do beside answering UDP, as bits. */
 enum {
     LOADER_TCP = 1 << 0,   /* loader_open_tcp will follow */
@@ -59,8 +50,9 @@ enum {
 /* Where a program of TC is attached. */
 enum loader_hook { LOADER_INGRESS, LOADER_EGRESS, LOADER_HOOKS };
 /*
- * Starts to load them, by threads, which takes a tenth of a second: until loader_wait only memory
- * may be added, and behind loader_wait_hook a program of TC attached.
+ * Starts to load the programs, by threads, which takes a tenth of a second: until loader_wait only
+ * memory may be added, and behind loader_wait_hook a program of TC attached. NULL: `error` says
+ * what is wrong and what the operator can do. Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
  */
 struct loader *loader_open_guarded(const struct loader_guard *guard, unsigned int extras,
                                    char *error, size_t nerror);
@@ -95,6 +87,12 @@ struct mc_control *loader_control(struct loader *loader);
  */
 int loader_map_extent(struct loader *loader, uint32_t index, void *addr);
 int loader_map_table(struct loader *loader, uint32_t index, void *addr);
+
+/*
+ * Removes the memory from programs that stay attached, so that it is freed with the process. Waits
+ * for an RCU grace period, 10 to 20 ms, for each 48 maps.
+ */
+void loader_release_memory(struct loader *loader);
 
 /*
  * Replaces list, local, and the limits of a loader that was opened with `reloads`; the list's
@@ -146,14 +144,6 @@ int64_t loader_tcp_unseen(const struct loader *loader, int socket, uint64_t rece
  */
 int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32_t *ack);
 /*
- * For the tests: the descriptor of a map of theirs, or -ENOENT; and the mark that they set in
- * packets of their own; and the key of a flow's entry.
- */
-int loader_tcp_map(struct loader *loader, const char *name);
-uint32_t loader_tcp_mark(struct loader *loader);
-uint64_t loader_tcp_key(const struct loader *loader, const struct mc_tcp_flow *flow);
-uint16_t loader_tcp_seal(struct loader *loader);
-/*
  * Removes the entries of connections that the server had closed before the previous call: until
  * then what is left of them may still have to be translated. To be called less often than once in
  * TIME_WAIT's time, by one thread. Does nothing without loader_open_tcp.
@@ -183,26 +173,8 @@ void loader_chain_counts(struct loader *loader, struct chain_counts *out);
 
 enum loader_program { LOADER_XDP, LOADER_TC };
 
-/* For BPF_PROG_TEST_RUN and the bench. */
+/* The descriptor of the main one of that kind. */
 int loader_program_fd(struct loader *loader, enum loader_program program);
-
-/* The descriptor of any program by its name, or -ENOENT. */
-int loader_program_named(struct loader *loader, const char *name);
-
-struct loader_packet {
-    const void *in; /* a frame */
-    size_t nin;
-    void *out;        /* the frame as the program left it */
-    size_t nout;      /* size of the buffer; then the frame's length */
-    int ifindex;      /* its ingress interface, which needs an XDP program; 0: lo */
-    uint32_t repeat;  /* runs of the program, each on what the one before left; 0: one */
-    uint32_t verdict; /* of the last run */
-    uint32_t ns;      /* mean time of a run */
-    uint32_t nmark;   /* bytes of metadata that XDP left before the frame in `out` */
-};
-
-/* Runs a program on one packet. 0 or -errno. */
-int loader_run(struct loader *loader, enum loader_program program, struct loader_packet *packet);
 
 /*
  * To be called when routes, rules, addresses or interfaces of this machine have changed: the
@@ -214,119 +186,11 @@ int loader_know_socket(struct loader *loader, int socket);
 /* Sets the interfaces whose replies leave by another one, up to MC_WAY_PORTS of them. */
 void loader_set_ports(struct loader *loader, const struct mc_way_port *ports, size_t n);
 
-enum { LOADER_NAME = 32 }; /* bytes of a name, NUL included */
-
-/* What runs before a program of ours on its TC hook, other servers' programs aside. */
-struct loader_before {
-    unsigned int n;         /* programs and filters; of the first one: */
-    uint32_t program;       /* its id; 0: a filter that is no program */
-    char name[LOADER_NAME]; /* or the filter's kind; "": this process may not read it */
-    bool unseen; /* the hook has changed, this process may not look, and no reply was seen since */
-};
-
-/* The attachment to a TC hook. */
-struct loader_tc {
-    int link;                      /* of TCX; -1: none */
-    bool filter;                   /* a clsact filter, which outlives the process, */
-    uint32_t id, handle, priority; /* its program's id, and its own */
-    uint64_t revision;             /* of the hook of TCX when it was looked at; 0: unknown */
-    uint32_t seen;                 /* when egress had seen a reply before the hook has changed */
-    struct loader_before before;   /* as last looked at */
-};
-
-/* Attachments to one interface. */
-struct loader_link {
-    int ifindex;
-    int xdp;                  /* a link; -1: none */
-    bool generic;             /* XDP in the stack instead of the driver */
-    bool shared;              /* XDP as a member of libxdp's dispatcher */
-    struct share_link *share; /* by which other servers can share XDP; NULL: they cannot */
-    unsigned int nservers;    /* that shared it when the last of them came; 0: no other has */
-    struct loader_tc tc[LOADER_HOOKS];
-    enum loader_hook main; /* the required hook: egress for the chain, else ingress */
-};
-
-void loader_link_init(struct loader_link *link, int ifindex);
-/*
- * 0 or -errno: EBUSY and EEXIST if another XDP program is attached, EADDRINUSE if that is of a
- * server with a port of this one. From then on the chain caches nothing for `settle`: writes may be
- * in flight that it did not see.
- */
-int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool generic);
-/*
- * Instead, on an interface with a libxdp dispatcher: joins it, in the mode in which it is attached.
- * Needs CAP_NET_ADMIN and /sys/fs/bpf. 0 or -errno (ENOENT: no dispatcher), with the verifier's
- * message or "" in `reason`.
- */
-int loader_join_dispatcher(struct loader *loader, struct loader_link *link, char *reason,
-                           size_t nreason);
-/*
- * Attaches to the TC hooks that are free, by TCX, else by a filter: before all other programs, if
- * none holds the lowest priority for itself. 0, or -errno of egress, without which nothing is
- * answered, or of the main hook.
- */
-int loader_attach_tc(struct loader *loader, struct loader_link *link);
-/* Attaches to one hook. 0 or -errno. */
-int loader_attach_hook(struct loader *loader, struct loader_link *link, enum loader_hook hook);
-bool loader_has_tc(const struct loader_link *link, enum loader_hook hook);
-/* Looks at what others have put before the programs of the TC hooks since they were attached. */
-void loader_look_before(struct loader *loader, struct loader_link *link);
-/* 0, or -errno if a filter stays, as loader_detach. */
-int loader_detach_hook(struct loader_link *link, enum loader_hook hook);
-int loader_detach_tc(struct loader_link *link);
 /*
  * For the chain; otherwise does nothing. Invalidates the whole cache, and caches no answer to a
  * request within `ns`, nor within `settle` after that.
  */
 void loader_invalidate_all(struct loader *loader, uint64_t ns);
-/*
- * From now on other servers of this network namespace can share the interfaces of this one, and it
- * theirs: bpf/attach/share.h. Not for the chain, which only keeps its filters apart from theirs.
- * They meet by sockets in this folder, which are for the owner and a group: that of the user that
- * the process becomes. Under the folder's lock, before anything is attached. 0, or -errno and it
- * shares nothing.
- */
-int loader_listen(struct loader *loader, const char *folder, gid_t group);
-/* Starts the thread that closes what others send, once this process has given up its rights. */
-void loader_begin_to_serve(struct loader *loader);
-/*
- * The descriptor on which loader_serve has something to do when it is readable; -1: there is none,
- * or for the rest of this second it does nothing.
- */
-int loader_listener(struct loader *loader);
-void loader_serve(struct loader *loader);
-/* After everything was detached, or loader_close. */
-void loader_unlisten(struct loader *loader);
-/* The result of loader_lost, as bits. */
-enum { LOADER_LOST_XDP = 1 << 0, LOADER_LOST_TC = 1 << 1 };
-
-/*
- * Returns which programs are no longer attached although loader_detach was not called: the
- * interface was removed, or another process has detached them or replaced the link's program. From
- * now on they count as detached. Needs no privilege.
- */
-unsigned int loader_lost(struct loader *loader, struct loader_link *link);
-/* The highest descriptor that keeps a TC program attached; -1: none. */
-int loader_highest_tc(const struct loader *loader, const struct loader_link *link);
-/*
- * Moves the XDP link to a descriptor above `fd`, and above what a server without clients has, if
- * the process may have one so high.
- */
-void loader_put_xdp_above(struct loader_link *link, int fd);
-/* Detaches XDP only; TC stays, while XDP is attached in another mode. */
-void loader_detach_xdp(struct loader_link *link);
-/*
- * 0, or -errno if a filter stays, which then passes every packet: its removal needs CAP_NET_ADMIN.
- */
-int loader_detach(struct loader_link *link);
-/*
- * Removes the memory from programs that stay attached, so that it is freed with the process. Waits
- * for an RCU grace period, 10 to 20 ms, for each 48 maps.
- */
-void loader_release_memory(struct loader *loader);
-/* The id of the XDP program on an interface, 0: none; and its name, if this process may read it. */
-uint32_t loader_xdp_present(int ifindex, char name[16]);
-
 /*
  * tc_follows: XDP leaves requests to TC whose replies have no room in the frame, or whose lookup a
  * writer disturbed. tc_alone: TC answers all requests.

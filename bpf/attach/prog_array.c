@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "bpf/load/prog_array.h"
+#include "bpf/attach/prog_array.h"
 
 #include <errno.h>
 #include <stdint.h>
