@@ -52,7 +52,6 @@ struct iface_view {
     unsigned int ninterfaces;
     unsigned int n4, n6, nmacs, nvlans; /* of struct mc_local, */
     size_t left_out;                    /* addresses that did not fit there */
-    struct iface_events events;
 };
 
 #endif

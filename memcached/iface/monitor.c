@@ -87,7 +87,7 @@ struct monitor {
 
     pthread_mutex_t lock; /* of what follows; a leaf, held for a copy */
     struct iface_view view;
-    struct iface_events before; /* the last reset */
+    struct iface_events seen;
 };
 
 /* --- local addresses --------------------------------------------------------------- */
@@ -561,7 +561,6 @@ static void update_view(struct monitor *monitor)
                               .nmacs = monitor->local.nmacs,
                               .nvlans = monitor->local.nvlans,
                               .left_out = monitor->left_out,
-                              .events = monitor->events,
                               .ninterfaces = (unsigned int)monitor->nwatched};
     size_t i;
 
@@ -569,6 +568,7 @@ static void update_view(struct monitor *monitor)
         view_interface(&monitor->watched[i], &view.interfaces[i]);
     pthread_mutex_lock(&monitor->lock);
     monitor->view = view;
+    monitor->seen = monitor->events;
     pthread_mutex_unlock(&monitor->lock);
 }
 
@@ -576,18 +576,13 @@ void monitor_view(struct monitor *monitor, struct iface_view *out)
 {
     pthread_mutex_lock(&monitor->lock);
     *out = monitor->view;
-    out->events.interface_events -= monitor->before.interface_events;
-    out->events.detached -= monitor->before.detached;
-    out->events.reattached -= monitor->before.reattached;
-    out->events.tx_failures -= monitor->before.tx_failures;
-    out->events.dumps -= monitor->before.dumps;
     pthread_mutex_unlock(&monitor->lock);
 }
 
-void monitor_reset(struct monitor *monitor)
+void monitor_events(struct monitor *monitor, struct iface_events *out)
 {
     pthread_mutex_lock(&monitor->lock);
-    monitor->before = monitor->view.events;
+    *out = monitor->seen;
     pthread_mutex_unlock(&monitor->lock);
 }
 

@@ -44,9 +44,8 @@ int monitor_start(struct monitor *monitor);
 void monitor_stop(struct monitor *monitor);
 void monitor_close(struct monitor *monitor);
 
-/* The state of interfaces and addresses since monitor_start. Any thread. */
+/* The state of interfaces and addresses since monitor_start, and what has happened. Any thread. */
 void monitor_view(struct monitor *monitor, struct iface_view *out);
-/* Resets the counts of events. Any thread. */
-void monitor_reset(struct monitor *monitor);
+void monitor_events(struct monitor *monitor, struct iface_events *out);
 
 #endif

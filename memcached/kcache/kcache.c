@@ -36,16 +36,10 @@ struct kcache {
     bool answers_tcp;
     struct tcp tcp; /* if so */
     struct rings rings;
-    struct monitor *monitor;   /* NULL: nothing is attached */
-    pthread_mutex_t lock;      /* of baseline and guard */
-    struct mc_counts baseline; /* what was counted before the last reset */
-    uint64_t stalls_before;    /* stalls before the last reset */
-    uint64_t refused_before;   /* refused maps before the last reset */
-    struct mc_tcp_counts tcp_before;
-    uint64_t tcp_resets_before;
-    uint64_t rings_before;
-    struct chain_counts chain_before;
-    struct kcache_chain chain; /* completed, if it is wanted */
+    struct monitor *monitor;      /* NULL: nothing is attached */
+    pthread_mutex_t lock;         /* of baseline and guard */
+    struct kcache_stats baseline; /* the counts of the last reset */
+    struct kcache_chain chain;    /* completed, if it is wanted */
     struct chain_settings settings;
 };
 
@@ -559,61 +553,55 @@ int kcache_start(struct kcache *kcache)
 
 /* --- statistics -------------------------------------------------------------- */
 
-static void subtract(struct mc_counts *counts, const struct mc_counts *baseline)
+/* The counts since the start. Under the lock, so that a reset is of one moment. */
+static void count(struct kcache *kcache, struct kcache_stats *out)
 {
     size_t i;
 
-    for (i = 0; i < sizeof(counts->count) / sizeof(counts->count[0]); i++)
-        counts->count[i] -= baseline->count[i];
-    for (i = 0; i < MC_CLASSES; i++)
-        counts->class_hits[i] -= baseline->class_hits[i];
-}
-
-/* Under the lock. */
-static void tcp_stats(struct kcache *kcache, struct kcache_stats *out)
-{
-    size_t i;
-
-    out->tcp = true;
+    memset(out, 0, sizeof(*out));
+    loader_counts(kcache->loader, &out->counts);
     loader_tcp_counts(kcache->loader, &out->tcp_counts);
-    for (i = 0; i < MC_TCP_COUNTS; i++)
-        out->tcp_counts.count[i] -= kcache->tcp_before.count[i];
-    out->tcp_resets = tcp_resets(&kcache->tcp) - kcache->tcp_resets_before;
-}
-
-/* Under the lock. */
-static void chain_stats(struct kcache *kcache, struct kcache_stats *out)
-{
-    size_t i;
-
-    loader_chain_counts(kcache->loader, &out->chain_counts);
-    for (i = 0; i < CHAIN_COUNTS; i++)
-        out->chain_counts.count[i] -= kcache->chain_before.count[i];
+    if (kcache->chain.wanted)
+        loader_chain_counts(kcache->loader, &out->chain_counts);
     for (i = CHAIN_MISS_EMPTY; i <= CHAIN_MISS_AGE; i++)
         out->counts.count[MC_COUNT_SEEN] += out->chain_counts.count[i];
-    out->chain = kcache->settings;
-    out->chain_options = kcache->chain;
-    out->chain_bytes = loader_bytes(kcache->loader);
+    out->tcp_resets = tcp_resets(&kcache->tcp);
+    out->rings_sent = rings_sent(&kcache->rings);
+    out->stalls = lease_stalls(&kcache->lease);
+    memory_stats(&kcache->memory, &out->extents, &out->tables, &out->refused_maps);
+    if (kcache->monitor)
+        monitor_events(kcache->monitor, &out->events);
+}
+
+/* Subtracts the counts of the last reset, which are words up to what is no count. */
+static void subtract(struct kcache_stats *stats, const struct kcache_stats *baseline)
+{
+    uint64_t now, then;
+    size_t at;
+
+    for (at = 0; at < offsetof(struct kcache_stats, tcp); at += sizeof(now)) {
+        memcpy(&now, (const char *)stats + at, sizeof(now));
+        memcpy(&then, (const char *)baseline + at, sizeof(then));
+        now -= then;
+        memcpy((char *)stats + at, &now, sizeof(now));
+    }
 }
 
 void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
 {
-    memset(out, 0, sizeof(*out));
     pthread_mutex_lock(&kcache->lock);
-    loader_counts(kcache->loader, &out->counts);
-    subtract(&out->counts, &kcache->baseline);
-    if (kcache->answers_tcp)
-        tcp_stats(kcache, out);
-    if (kcache->chain.wanted)
-        chain_stats(kcache, out);
-    out->nrings = kcache->rings.n;
-    out->rings_sent = rings_sent(&kcache->rings) - kcache->rings_before;
-    out->stalls = lease_stalls(&kcache->lease) - kcache->stalls_before;
-    memory_stats(&kcache->memory, &out->memory);
-    out->memory.refused -= kcache->refused_before;
+    count(kcache, out);
+    subtract(out, &kcache->baseline);
     guard_stats(&kcache->guard, out);
-    out->others = kcache->others;
     pthread_mutex_unlock(&kcache->lock);
+    out->tcp = kcache->answers_tcp;
+    out->nrings = kcache->rings.n;
+    out->others = kcache->others;
+    if (kcache->chain.wanted) {
+        out->chain = kcache->settings;
+        out->chain_options = kcache->chain;
+        out->chain_bytes = loader_bytes(kcache->loader);
+    }
     kcache_look(kcache, &out->view);
 }
 
@@ -627,20 +615,7 @@ void kcache_look(struct kcache *kcache, struct iface_view *out)
 
 void kcache_reset_stats(struct kcache *kcache)
 {
-    struct kcache_stats now;
-
     pthread_mutex_lock(&kcache->lock);
-    loader_counts(kcache->loader, &kcache->baseline);
-    if (kcache->answers_tcp)
-        loader_tcp_counts(kcache->loader, &kcache->tcp_before);
-    kcache->rings_before = rings_sent(&kcache->rings);
-    kcache->tcp_resets_before = tcp_resets(&kcache->tcp);
-    if (kcache->chain.wanted)
-        loader_chain_counts(kcache->loader, &kcache->chain_before);
-    kcache->stalls_before = lease_stalls(&kcache->lease);
-    memory_stats(&kcache->memory, &now.memory);
-    kcache->refused_before = now.memory.refused;
+    count(kcache, &kcache->baseline);
     pthread_mutex_unlock(&kcache->lock);
-    if (kcache->monitor)
-        monitor_reset(kcache->monitor);
 }

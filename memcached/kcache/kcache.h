@@ -19,7 +19,6 @@
 #include "bpf/shared/layout.h"
 #include "bpf/shared/tcp.h"
 #include "iface/iface.h"
-#include "kmem/memory.h"
 
 enum {
     KCACHE_OTHERS_TEXT = 256,
@@ -168,23 +167,26 @@ int kcache_start(struct kcache *kcache);
 /* Detaches, waits until no program runs, frees. NULL is legal. */
 void kcache_close(struct kcache *kcache);
 
-/* All counts are since the start or the last reset. */
 struct kcache_stats {
-    struct mc_counts counts; /* of all CPUs */
-    bool tcp;                /* tcp=on: */
+    /* Counts since the start or the last reset, of 64 bits each. */
+    struct mc_counts counts; /* of all CPUs, */
     struct mc_tcp_counts tcp_counts;
-    uint64_t tcp_resets; /* connections that were ended because their segments went elsewhere */
-    size_t nrings;       /* of AF_XDP, */
-    uint64_t rings_sent; /* and datagrams that the server has sent by them */
-    uint64_t stalls;     /* times that the server was stopped for longer than `stall` */
-    struct memory_counts memory;
-    const char *others; /* the ports that the server answers alone; "": none */
-    const char *allow;  /* local, all or list */
-    size_t nallowed;    /* prefixes in the list */
+    struct chain_counts chain_counts;
+    uint64_t tcp_resets;   /* connections that were ended because their segments went elsewhere */
+    uint64_t rings_sent;   /* datagrams that the server has sent by rings of AF_XDP */
+    uint64_t stalls;       /* times that the server was stopped for longer than `stall` */
+    uint64_t refused_maps; /* for lack of memory */
+    struct iface_events events;
+    /* What there is now. */
+    bool tcp; /* tcp=on */
+    size_t nrings;
+    uint64_t extents, tables; /* maps */
+    const char *others;       /* the ports that the server answers alone; "": none */
+    const char *allow;        /* local, all or list */
+    size_t nallowed;          /* prefixes in the list */
     struct kcache_limits limits;
     struct iface_view view;
     /* Of the chain, else 0. */
-    struct chain_counts chain_counts;
     uint64_t chain_bytes; /* memory of its maps */
     struct chain_settings chain;
     struct kcache_chain chain_options;

@@ -54,23 +54,24 @@ static void add_interface(const struct report *out, const struct iface *interfac
 }
 
 /* The interfaces, the local addresses and the counts of their events. */
-static void add_view(const struct report *out, const struct iface_view *view)
+static void add_view(const struct report *out, const struct iface_view *view,
+                     const struct iface_events *events)
 {
     unsigned int i;
 
     add(out, "interfaces", "%u", view->ninterfaces);
     for (i = 0; i < view->ninterfaces; i++)
         add_interface(out, &view->interfaces[i]);
-    add(out, "interface_events", "%" PRIu64, view->events.interface_events);
-    add(out, "detached", "%" PRIu64, view->events.detached);
-    add(out, "reattached", "%" PRIu64, view->events.reattached);
-    add(out, "tx_failures", "%" PRIu64, view->events.tx_failures);
+    add(out, "interface_events", "%" PRIu64, events->interface_events);
+    add(out, "detached", "%" PRIu64, events->detached);
+    add(out, "reattached", "%" PRIu64, events->reattached);
+    add(out, "tx_failures", "%" PRIu64, events->tx_failures);
     add(out, "addresses_ipv4", "%u", view->n4);
     add(out, "addresses_ipv6", "%u", view->n6);
     add(out, "macs", "%u", view->nmacs);
     add(out, "vlans", "%u", view->nvlans);
     add(out, "left_out", "%zu", view->left_out);
-    add(out, "resyncs", "%" PRIu64, view->events.dumps);
+    add(out, "resyncs", "%" PRIu64, events->dumps);
 }
 
 /* Which sources are answered. */
@@ -86,9 +87,9 @@ static void add_guard(const struct report *out, const struct kcache_stats *stats
 /* The maps of the store's memory. */
 static void add_memory(const struct report *out, const struct kcache_stats *stats)
 {
-    add(out, "extents", "%" PRIu64, stats->memory.extents);
-    add(out, "table_extents", "%" PRIu64, stats->memory.tables);
-    add(out, "maps_refused", "%" PRIu64, stats->memory.refused);
+    add(out, "extents", "%" PRIu64, stats->extents);
+    add(out, "table_extents", "%" PRIu64, stats->tables);
+    add(out, "maps_refused", "%" PRIu64, stats->refused_maps);
 }
 
 /* The settings of the chain. */
@@ -146,7 +147,7 @@ void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
     kcache_stats(kcache, &stats);
     chain = stats.chain.entries != 0;
     add(&out, "mode", "%s", chain ? "chain" : "in_place");
-    add_view(&out, &stats.view);
+    add_view(&out, &stats.view, &stats.events);
     if (!chain)
         row(context, "ports_left_out", stats.others[0] ? stats.others : "none");
     add(&out, "bypass", "%u", __atomic_load_n(&kcache_control(kcache)->bypass, __ATOMIC_RELAXED));

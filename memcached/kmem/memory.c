@@ -92,9 +92,10 @@ void memory_fini(struct memory *memory)
     cgroup_free(memory->cgroup);
 }
 
-void memory_stats(const struct memory *memory, struct memory_counts *out)
+void memory_stats(const struct memory *memory, uint64_t *extents, uint64_t *tables,
+                  uint64_t *refused)
 {
-    out->extents = read_count(&memory->nextents);
-    out->tables = read_count(&memory->ntables);
-    out->refused = read_count(&memory->nrefused);
+    *extents = read_count(&memory->nextents);
+    *tables = read_count(&memory->ntables);
+    *refused = read_count(&memory->nrefused);
 }

@@ -19,11 +19,6 @@
 struct loader;
 struct cgroup;
 
-/* Maps, and maps that were refused for lack of memory. */
-struct memory_counts {
-    uint64_t extents, tables, refused;
-};
-
 struct memory {
     struct provider provider;
     struct loader *loader;
@@ -35,6 +30,8 @@ struct memory {
 
 void memory_init(struct memory *memory, struct loader *loader);
 void memory_fini(struct memory *memory);
-void memory_stats(const struct memory *memory, struct memory_counts *out);
+/* The extents and tables that there are, and the maps that were refused for lack of memory. */
+void memory_stats(const struct memory *memory, uint64_t *extents, uint64_t *tables,
+                  uint64_t *refused);
 
 #endif
