@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/boundaries.h"
 #include "bpf/shared/tcp.h"
 
 struct boundary {
@@ -24,6 +25,15 @@ struct boundary {
  * is reset at the first look after half a second of that (kmem/tcp.c): within one second.
  */
 enum { BOUNDARY_LOOK_MS = 250, BOUNDARY_LOOKS = 1000 / BOUNDARY_LOOK_MS };
+
+/* Takes a slot for the connection, if there is one. */
+void boundary_open(struct boundary *boundary, struct boundaries *boundaries, int fd);
+/* Gives it back: the kernel has answered nothing on the connection. */
+void boundary_close(struct boundary *boundary, struct boundaries *boundaries, int fd);
+/* Whether segments of the connection have taken a way without the programs for too long. */
+bool boundary_is_lost(const struct boundary *boundary, struct boundaries *boundaries, int fd);
+/* Resets such a connection, and gives the slot back. */
+void boundary_abandon(struct boundary *boundary, struct boundaries *boundaries, int fd);
 
 /*
  * To be called when all that was read is executed, before the last `unsent` bytes of the replies
@@ -67,13 +77,6 @@ static inline bool boundary_is_used(const struct boundary *boundary)
 {
     return boundary->slot && (__atomic_load_n(&boundary->slot->answered, __ATOMIC_RELAXED) |
                               __atomic_load_n(&boundary->slot->outstanding, __ATOMIC_RELAXED));
-}
-
-/* Whether segments of the connection may take a way without the programs. */
-static inline bool boundary_is_doubtful(const struct boundary *boundary)
-{
-    return boundary->slot && (__atomic_load_n(&boundary->slot->lost, __ATOMIC_RELAXED) |
-                              __atomic_load_n(&boundary->slot->owed, __ATOMIC_RELAXED));
 }
 
 /*

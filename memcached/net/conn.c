@@ -9,7 +9,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/boundaries.h"
 #include "base/countdown.h"
 #include "base/log.h"
 #include "command/command.h"
@@ -119,38 +118,19 @@ static struct conn *conn_new(struct worker *worker, struct stream_socket socket)
 }
 
 /*
- * Where the kernel answers, the client has sent and received more than its socket knows of. When
- * this process is gone, and the programs that translate its segments, it would wait for ever: so
- * the end of the process resets the connection.
- */
-static void open_slot(struct conn *conn)
-{
-    struct boundaries *boundaries = conn->worker->config->boundaries;
-
-    conn->boundary.slot = boundaries->open(boundaries, fd_of(conn));
-    if (conn->boundary.slot)
-        socket_set_reset(fd_of(conn), true);
-}
-
-/*
  * Where the kernel has answered, the end of the connection is watched until its client knows of it
  * (net/leaving.h); else the kernel sends it.
  */
 static void close_socket(struct conn *conn)
 {
     struct worker *worker = conn->worker;
-    struct boundaries *boundaries = worker->config->boundaries;
-    struct mc_tcp_slot *slot = conn->boundary.slot;
 
     if (boundary_is_used(&conn->boundary)) {
         endpoints_release(worker->endpoints, &conn->endpoint);
-        leaving_begin(worker, fd_of(conn), slot);
+        leaving_begin(worker, fd_of(conn), conn->boundary.slot);
         return;
     }
-    if (slot) {
-        socket_set_reset(fd_of(conn), false);
-        boundaries->close(boundaries, slot);
-    }
+    boundary_close(&conn->boundary, worker->config->boundaries, fd_of(conn));
     endpoints_close(worker->endpoints, &conn->endpoint);
 }
 
@@ -173,7 +153,7 @@ void conn_open(struct worker *worker, struct stream_socket socket)
                                        .last_command = clock_now(&worker->config->clock)};
     input_init(&conn->input, &worker->kept);
     if (socket.shown)
-        open_slot(conn);
+        boundary_open(&conn->boundary, worker->config->boundaries, fd);
     endpoints_list(worker->endpoints, &conn->endpoint);
     conn->next = worker->conns;
     conn->link = &worker->conns;
@@ -255,40 +235,16 @@ static bool is_idle(const struct conn *conn, rel_time now)
            now - last > timeout;
 }
 
-/*
- * The programs see the connection's segments no more, so its end would not be seen by the client
- * either, with the socket's numbers.
- */
-static void abandon(struct conn *conn)
-{
-    struct boundaries *boundaries = conn->worker->config->boundaries;
-    struct boundaries_numbers numbers;
-
-    boundaries->count_lost(boundaries);
-    if (boundaries->forget(boundaries, fd_of(conn), &numbers))
-        socket_reset_as(fd_of(conn), numbers.seq, sizeof(numbers.seq) / sizeof(numbers.seq[0]),
-                        numbers.ack);
-    boundaries->close(boundaries, conn->boundary.slot);
-    conn->boundary.slot = NULL;
-    conn_close(conn);
-}
-
-static bool is_lost(const struct conn *conn)
-{
-    struct boundaries *boundaries = conn->worker->config->boundaries;
-
-    return boundary_is_doubtful(&conn->boundary) &&
-           boundaries->is_lost(boundaries, conn->boundary.slot, fd_of(conn));
-}
-
 void conn_check_idle(struct worker *worker, rel_time now)
 {
+    struct boundaries *boundaries = worker->config->boundaries;
     struct conn *next;
 
     for (struct conn *conn = worker->conns; conn; conn = next) {
         next = conn->next;
-        if (is_lost(conn)) {
-            abandon(conn);
+        if (boundary_is_lost(&conn->boundary, boundaries, fd_of(conn))) {
+            boundary_abandon(&conn->boundary, boundaries, fd_of(conn));
+            conn_close(conn);
             continue;
         }
         if (boundary_answered(&conn->boundary))

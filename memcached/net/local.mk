@@ -2,7 +2,7 @@
 # Sources, headers included, and the layer's unit tests (see the top Makefile.am).
 net_srcs = \
     memcached/net/accept.c memcached/net/accept.h \
-    memcached/net/boundary.h \
+    memcached/net/boundary.c memcached/net/boundary.h \
     memcached/net/conn.c memcached/net/conn.h \
     memcached/net/datagrams.c memcached/net/datagrams.h \
     memcached/net/endpoint.c memcached/net/endpoint.h \

@@ -54,6 +54,8 @@ static int store_integer(const struct option_input *input)
         return out_of_range(input);
     if (row->kind == OPTION_I32)
         *(int32_t *)field = (int32_t)value;
+    else if (row->kind == OPTION_U64)
+        *(uint64_t *)field = (uint64_t)value * scale;
     else
         *(uint32_t *)field = (uint32_t)value * scale;
     return OPTIONS_RUN;
@@ -109,6 +111,7 @@ static int apply(struct option_input *input, bool on)
         ++*(uint32_t *)field;
         break;
     case OPTION_U32:
+    case OPTION_U64:
     case OPTION_I32:
         status = store_integer(input);
         break;

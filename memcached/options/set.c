@@ -13,7 +13,6 @@
 
 enum {
     PAGE = MC_PAGE_BYTES,
-    READ_BUF_MAX = 1 << 30, /* megabytes */
     ITEM_MIN = 1024,
     ITEM_MAX = 1 << 30,
     HASHPOWER_MIN = 12,
@@ -250,12 +249,6 @@ int set_no_modern(struct option_input *input)
     return OPTIONS_RUN;
 }
 
-int set_no_drop_privileges(struct option_input *input)
-{
-    input->options->drop_privileges = false;
-    return OPTIONS_RUN;
-}
-
 /* Parses a number up to the row's maximum. */
 int set_ssl_level(struct option_input *input)
 {
@@ -296,17 +289,6 @@ int set_hashpower(struct option_input *input)
     /* memcached accepts one more, for a larger table. */
     input->options->store.hashpower =
         power < STORE_HASHPOWER_MAX ? (unsigned int)power : STORE_HASHPOWER_MAX;
-    return OPTIONS_RUN;
-}
-
-int set_read_buf_limit(struct option_input *input)
-{
-    char *end;
-    long long megabytes = strtoll(input->value, &end, 10);
-
-    if (end == input->value || *end || megabytes < 0 || megabytes > READ_BUF_MAX)
-        return refuse(input->err, 1, "could not parse argument to read_buf_mem_limit");
-    input->options->net.read_buf_limit = (uint64_t)megabytes << 20;
     return OPTIONS_RUN;
 }
 

@@ -10,8 +10,7 @@
 
 option_setter set_access_mask, set_listen, set_memory, set_delimiter, set_binding, set_item_max,
     set_hash_algorithm, set_hashpower, set_no_automove, warn_ignored, set_slab_sizes, set_chunk_max,
-    set_no_modern, set_read_buf_limit;
-option_setter set_no_drop_privileges, set_no_chunked_items, set_ssl_level;
+    set_no_modern, set_no_chunked_items, set_ssl_level;
 /* Called after a value was stored. */
 option_setter check_threads, set_lru_maintainer, enable_temp_lru;
 option_setter set_ext_path, check_ext_page_size;

@@ -254,13 +254,13 @@ const struct option_row option_table[] = {
      OPTION_LACKS(ENABLE_SECCOMP, "seccomp"), SHOWN(51, "drop_privileges", SHOW_YES_NO),
      .help = "after the start, allow only the system calls that\n"
              "serving needs: any other ends the process"},
-    {.name = "no_drop_privileges", .kind = OPTION_ACTION, .set = set_no_drop_privileges,
+    {.name = "no_drop_privileges", .kind = OPTION_OFF, FIELD(drop_privileges),
      .help = ENABLE_SECCOMP ? "do without that filter, the default" : NULL},
     {.name = "relaxed_privileges", .kind = OPTION_ON, FIELD(relaxed_privileges),
      .help = ENABLE_SECCOMP ? "with drop_privileges: such a call fails instead" : NULL},
-    {.name = "read_buf_mem_limit", .argument = "<num>", .kind = OPTION_ACTION,
-     .set = set_read_buf_limit, .fallback = "0", FIELD(net.read_buf_limit),
-     SHOWN(92, "read_buf_mem_limit", SHOW_U64),
+    {.name = "read_buf_mem_limit", .argument = "<num>", .kind = OPTION_U64,
+     FIELD(net.read_buf_limit), PARSED("read_buf_mem_limit"), RANGE(0, 1 << 30),
+     .scale = 1 << 20, .fallback = "0", SHOWN(92, "read_buf_mem_limit", SHOW_U64),
      .help = "limit in megabytes for what clients have sent of\n"
              "requests that wait. 0: no limit",
      .manual = "Each worker thread has its share. A client that goes beyond it is disconnected. "

@@ -14,6 +14,7 @@ enum option_kind {
     OPTION_OFF,    /* bool: off */
     OPTION_COUNT,  /* uint32_t: one more */
     OPTION_U32,
+    OPTION_U64,
     OPTION_I32,
     OPTION_REAL,
     OPTION_TEXT,   /* char * */
