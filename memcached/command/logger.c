@@ -9,6 +9,7 @@
 
 #include "base/stream.h"
 #include "base/thread.h"
+#include "command/command.h"
 #include "store/store_events.h"
 
 enum {
