@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "store/stub_reserve.h"
 
+#include "store/internal.h"
 #include "store/mover.h"
 
 /* Whether classes can still get pages without taking them from others. */

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "store/background.h"
+#include "store/hash.h"
 #include "store/heap.h"
 #include "store/lock.h"
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/stream.h"
+#include "command/command.h"
 #include "t/lib/tap.h"
 
 enum { NTELLERS = 3, NEVENTS = 40000, PATIENCE_MS = 20000, TEXT = 1 << 16 };
