@@ -100,9 +100,8 @@ int stats_show(uint16_t port)
 
     if (open_socket(&name, port, 0, &fd) ||
         connect(fd, (struct sockaddr *)&name, sizeof(name)) != 0) {
-        fprintf(stderr,
-                "bmc: no bmc runs for port %u in this network namespace (bmc stats --port N)\n",
-                port);
+        log_write("bmc: no bmc runs for port %u in this network namespace (bmc stats --port N)",
+                  port);
         if (fd >= 0)
             close(fd);
         return EXIT_FAILURE;
@@ -113,6 +112,6 @@ int stats_show(uint16_t port)
     close(fd);
     if (total)
         return EXIT_SUCCESS;
-    fprintf(stderr, "bmc: the bmc for port %u does not answer\n", port);
+    log_write("bmc: the bmc for port %u does not answer", port);
     return EXIT_FAILURE;
 }

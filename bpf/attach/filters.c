@@ -5,90 +5,60 @@
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
 #include <linux/pkt_sched.h>
-#include <linux/rtnetlink.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "bpf/attach/netlink.h"
+
 enum { MESSAGE_ROOM = 32768, ANSWER_S = 5 };
-
-/* The attribute `type` in a list, or NULL. */
-static const struct rtattr *attribute(const struct rtattr *list, size_t n, unsigned int type)
-{
-    for (; RTA_OK(list, n); list = RTA_NEXT(list, n))
-        if ((list->rta_type & NLA_TYPE_MASK) == type)
-            return list;
-    return NULL;
-}
-
-static uint32_t number_of(const struct rtattr *found)
-{
-    uint32_t number = 0;
-
-    if (found && RTA_PAYLOAD(found) >= sizeof(number))
-        memcpy(&number, RTA_DATA(found), sizeof(number));
-    return number;
-}
-
-/* libbpf and tc write "name:[id]": the name alone. */
-static void copy_name(char out[FILTER_NAME], const struct rtattr *found)
-{
-    out[0] = '\0';
-    if (found)
-        snprintf(out, FILTER_NAME, "%.*s", (int)RTA_PAYLOAD(found), (const char *)RTA_DATA(found));
-    out[strcspn(out, ":")] = '\0';
-}
 
 /*
  * Reads a filter. False: it is none that counts. The kernel sends a row without a handle before the
  * filters of each priority, and one for each filter.
  */
-static bool read_row(const struct nlmsghdr *header, struct filter_row *out)
+static bool read_row(struct netlink body, struct filter_row *out)
 {
-    const struct tcmsg *message = NLMSG_DATA(header);
-    const struct rtattr *list = TCA_RTA(message), *options, *kind;
-    const size_t n = TCA_PAYLOAD(header);
-    bool of_bpf;
+    const struct netlink list = netlink_skip(body, NLMSG_ALIGN(sizeof(struct tcmsg)));
+    const struct netlink options = netlink_find(list, TCA_OPTIONS);
+    struct netlink name = netlink_find(list, TCA_KIND);
+    const bool of_bpf = netlink_is(name, "bpf");
+    struct tcmsg message;
 
-    if (number_of(attribute(list, n, TCA_CHAIN)))
-        return false; /* only a filter of chain 0 leads there */
-    kind = attribute(list, n, TCA_KIND);
-    of_bpf = kind && RTA_PAYLOAD(kind) >= sizeof("bpf") && !strcmp(RTA_DATA(kind), "bpf");
-    if (of_bpf != (message->tcm_handle != 0))
+    if (body.n < sizeof(message))
         return false;
-    *out = (struct filter_row){.priority = TC_H_MAJ(message->tcm_info) >> 16,
-                               .handle = message->tcm_handle};
-    options = attribute(list, n, TCA_OPTIONS);
-    if (of_bpf && options) {
-        const struct rtattr *inner = RTA_DATA(options);
-
-        out->for_all = TC_H_MIN(message->tcm_info) == htons(ETH_P_ALL);
-        out->program = number_of(attribute(inner, RTA_PAYLOAD(options), TCA_BPF_ID));
-        kind = attribute(inner, RTA_PAYLOAD(options), TCA_BPF_NAME);
+    memcpy(&message, body.at, sizeof(message));
+    if (netlink_u32(netlink_find(list, TCA_CHAIN), 0))
+        return false; /* only a filter of chain 0 leads there */
+    if (of_bpf != (message.tcm_handle != 0))
+        return false;
+    *out = (struct filter_row){.priority = TC_H_MAJ(message.tcm_info) >> 16,
+                               .handle = message.tcm_handle};
+    if (of_bpf && options.at) {
+        out->for_all = TC_H_MIN(message.tcm_info) == htons(ETH_P_ALL);
+        out->program = netlink_u32(netlink_find(options, TCA_BPF_ID), 0);
+        name = netlink_find(options, TCA_BPF_NAME);
     }
-    copy_name(out->name, kind);
+    netlink_text(name, out->name, sizeof(out->name));
+    out->name[strcspn(out->name, ":")] = '\0'; /* libbpf and tc write "name:[id]" */
     return true;
 }
 
 /* Receives the answer to a dump. */
 static size_t receive(int fd, struct filter_row rows[FILTERS_MOST])
 {
-    union {
-        struct nlmsghdr header;
-        char bytes[MESSAGE_ROOM];
-    } answer;
-    const struct nlmsghdr *each;
+    unsigned char bytes[MESSAGE_ROOM];
+    struct netlink answer, body;
+    struct nlmsghdr header;
     size_t n = 0;
     ssize_t got;
 
-    while ((got = recv(fd, &answer, sizeof(answer), 0)) > 0) {
-        for (each = &answer.header; NLMSG_OK(each, (size_t)got); each = NLMSG_NEXT(each, got)) {
-            if (each->nlmsg_type != RTM_NEWTFILTER) /* the end, or an error */
+    while ((got = recv(fd, bytes, sizeof(bytes), 0)) > 0) {
+        answer = (struct netlink){bytes, (size_t)got};
+        while (netlink_next(&answer, &header, &body)) {
+            if (header.nlmsg_type != RTM_NEWTFILTER) /* the end, or an error */
                 return n;
-            if (n < FILTERS_MOST && each->nlmsg_len >= NLMSG_LENGTH(sizeof(struct tcmsg)) &&
-                read_row(each, &rows[n]))
+            if (n < FILTERS_MOST && read_row(body, &rows[n]))
                 n++;
         }
     }

@@ -3,7 +3,8 @@
 attach_srcs = bpf/attach/attach.h
 if ENABLE_BMC
 attach_srcs += bpf/attach/links.c bpf/attach/attached.h bpf/attach/tc.c bpf/attach/tc.h
-attach_srcs += bpf/attach/filters.c bpf/attach/filters.h bpf/attach/order.c bpf/attach/order.h
+attach_srcs += bpf/attach/filters.c bpf/attach/filters.h bpf/attach/netlink.h
+attach_srcs += bpf/attach/order.c bpf/attach/order.h
 attach_srcs += bpf/attach/share.c bpf/attach/share.h bpf/attach/share_ports.h
 attach_srcs += bpf/attach/closer.c bpf/attach/closer.h
 attach_srcs += bpf/attach/prog_array.c bpf/attach/prog_array.h

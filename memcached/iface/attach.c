@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "iface/diagnosis.h"
 #include "iface/link.h"
 #include "iface/order.h"
-#include "iface/veth.h"
 
 enum { WHY_MAX = 640 };
 
@@ -32,7 +32,7 @@ int attach_find(struct attachment *at, const char *name, char *error, size_t ner
 
 static void log_interface(const struct attachment *at, const char *text)
 {
-    fprintf(stderr, "bmc: %s: %s\n", at->name, text);
+    log_write("bmc: %s: %s", at->name, text);
 }
 
 /* Whether replies of native XDP would arrive; otherwise `why` says why not. */
@@ -61,11 +61,11 @@ static int attach_native(struct loader *loader, struct attachment *at, enum ifac
                          const struct link_info *link, char *why, size_t nwhy)
 {
     enum veth_peer peer =
-        at->sends == ATTACH_SENDS ? VETH_PEER_WITH_XDP : veth_peer(at->link.ifindex);
+        at->sending.state == SENDING_WORKS ? VETH_PEER_WITH_XDP : link_veth_peer(at->link.ifindex);
     bool follows = peer == VETH_PEER_WITHOUT_XDP || peer == VETH_PEER_UNKNOWN;
     int rc;
 
-    if (at->sends == ATTACH_SENDS_NOT) {
+    if (at->sending.state == SENDING_NOT) {
         snprintf(why, nwhy, "its driver loses the replies of native XDP");
         return -EDOM;
     }
@@ -89,7 +89,7 @@ static int join_dispatcher(struct loader *loader, struct attachment *at, char *w
     char reason[WHY_MAX / 4];
     int rc;
 
-    if (at->sends == ATTACH_SENDS_NOT && at->sends_shared) {
+    if (at->sending.state == SENDING_NOT && at->sending.stays) {
         at->tc_alone = true;
         return 0;
     }
@@ -123,7 +123,7 @@ static int attach_xdp(struct loader *loader, struct attachment *at, enum iface_m
         taken = rc == -EBUSY || rc == -EEXIST; /* perhaps by servers that share generic XDP */
         if (taken && loader_tcp_slots(loader))
             return rc;
-        if (!taken && rc != -EOPNOTSUPP && at->sends != ATTACH_SENDS_NOT)
+        if (!taken && rc != -EOPNOTSUPP && at->sending.state != SENDING_NOT)
             log_interface(at, why);
         at->tc_alone = loader_tcp_slots(loader) != NULL;
         if (at->tc_alone)
@@ -139,16 +139,16 @@ static void log_mode(const struct attachment *at, int tc)
 
     if (at->link.nservers)
         snprintf(servers, sizeof(servers), " shared by %u servers", at->link.nservers);
-    fprintf(stderr, "bmc: %s: %s%s%s, %sTC %s (%s)%s\n", at->name,
-            at->tc_alone       ? "no XDP"
-            : at->link.generic ? "XDP generic"
-                               : "XDP native",
-            at->link.shared ? " in libxdp's dispatcher" : "", servers, tc ? "no " : "",
-            at->link.main == LOADER_EGRESS ? "egress" : "ingress",
-            tc                                  ? strerror(-tc)
-            : at->link.tc[at->link.main].filter ? "filter"
-                                                : "tcx",
-            at->tc_deferred ? " once a reply finds no room" : "");
+    log_write("bmc: %s: %s%s%s, %sTC %s (%s)%s", at->name,
+              at->tc_alone       ? "no XDP"
+              : at->link.generic ? "XDP generic"
+                                 : "XDP native",
+              at->link.shared ? " in libxdp's dispatcher" : "", servers, tc ? "no " : "",
+              at->link.main == LOADER_EGRESS ? "egress" : "ingress",
+              tc                                  ? strerror(-tc)
+              : at->link.tc[at->link.main].filter ? "filter"
+                                                  : "tcx",
+              at->tc_deferred ? " once a reply finds no room" : "");
 }
 
 /*

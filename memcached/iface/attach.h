@@ -14,24 +14,17 @@
 
 #include "bpf/attach/attach.h"
 #include "iface/iface.h"
-
-/* Whether replies of native XDP leave an interface, as seen while it was attached. */
-enum attach_sends {
-    ATTACH_SENDS_UNKNOWN,
-    ATTACH_SENDS_NOT, /* all were lost: no native XDP */
-    ATTACH_SENDS,     /* they would leave again, whatever is known of the other end of a veth */
-};
+#include "iface/sending.h"
 
 /* An interface and the programs that are attached to it. */
 struct attachment {
     char name[IF_NAMESIZE];
     struct loader_link link;
-    bool tc_alone;    /* there is to be no XDP program: TC answers */
-    bool strips_tags; /* strips VLAN tags before XDP, as last seen */
-    bool tc_wanted;   /* a reply found no room in a frame: attach TC */
-    bool tc_deferred; /* TC is not attached until a reply finds no room */
-    enum attach_sends sends;
-    bool sends_shared; /* ATTACH_SENDS_NOT in libxdp's dispatcher, which only a start can join */
+    bool tc_alone;             /* there is to be no XDP program: TC answers */
+    bool strips_tags;          /* strips VLAN tags before XDP, as last seen */
+    bool tc_wanted;            /* a reply found no room in a frame: attach TC */
+    bool tc_deferred;          /* TC is not attached until a reply finds no room */
+    struct sending sending;    /* whether replies of native XDP leave it */
     char before[IFACE_BEFORE]; /* what runs before the programs on TC (order.h), */
     bool before_said;          /* and whether the log has it */
     uint64_t passed;           /* for lack of a way, before TC egress has changed */

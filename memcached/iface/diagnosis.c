@@ -4,10 +4,9 @@
 #include <errno.h>
 #include <linux/if_arp.h>
 #include <linux/if_link.h>
+#include <linux/virtio_net.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "iface/virtio.h"
 
 enum { REASON_MAX = 256 };
 
@@ -60,6 +59,45 @@ bool diagnosis_unfit(const struct link_info *link, char *text, size_t ntext)
              "its packets have no Ethernet header, which the programs need; name the "
              "interface that carries it");
     return true;
+}
+
+enum { FEATURES = 64, FRAME_MTU = 1500 };
+
+/* The negotiated features, as a text of 0 and 1; "": unknown. */
+static void read_features(const char *device, char out[FEATURES + 1])
+{
+    char path[80];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/sys/bus/virtio/devices/%s/features", device);
+    file = fopen(path, "re");
+    if (!file || !fgets(out, FEATURES + 1, file))
+        out[0] = '\0';
+    if (file)
+        fclose(file);
+}
+
+/*
+ * Whether virtio_net never runs a native XDP program that it accepts. For a device that cannot
+ * spread a packet over several buffers, but may deliver frames of more than 1,500 bytes, the driver
+ * uses buffers of many pages, and runs none on these.
+ */
+static bool virtio_skips_xdp(const struct link_info *link)
+{
+    static const int joined[] = {VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_TSO6,
+                                 VIRTIO_NET_F_GUEST_ECN, VIRTIO_NET_F_GUEST_UFO};
+    char features[FEATURES + 1];
+    size_t i;
+
+    if (strcmp(link->driver, "virtio_net") != 0)
+        return false;
+    read_features(link->device, features);
+    if (strlen(features) <= VIRTIO_NET_F_MRG_RXBUF || features[VIRTIO_NET_F_MRG_RXBUF] == '1')
+        return false;
+    for (i = 0; i < sizeof(joined) / sizeof(joined[0]); i++)
+        if (features[joined[i]] == '1')
+            return true;
+    return features[VIRTIO_NET_F_MTU] == '1' && link->mtu_max > FRAME_MTU;
 }
 
 bool diagnosis_native_unfit(const struct link_info *link, char *text, size_t ntext)

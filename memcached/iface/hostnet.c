@@ -5,18 +5,13 @@
 #include <linux/if_addr.h>
 #include <linux/if_ether.h>
 #include <linux/if_link.h>
-#include <linux/rtnetlink.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-enum { MAC_BYTES = 6, STACK_DEPTH_MAX = 8 };
+#include "bpf/attach/netlink.h"
 
-/* Bytes of a message. */
-struct span {
-    const unsigned char *at;
-    size_t n;
-};
+enum { MAC_BYTES = 6, STACK_DEPTH_MAX = 8 };
 
 void hostnet_init(struct hostnet *hostnet)
 {
@@ -28,66 +23,6 @@ void hostnet_fini(struct hostnet *hostnet)
     free(hostnet->links);
     free(hostnet->addresses);
     hostnet_init(hostnet);
-}
-
-/* --- messages and attributes --------------------------------------------------- */
-
-static struct span skip(struct span bytes, size_t n)
-{
-    n = n < bytes.n ? n : bytes.n;
-    return (struct span){bytes.at + n, bytes.n - n};
-}
-
-/* Cuts the next message off a datagram. False: there is none; the rest is not a message. */
-static bool next_message(struct span *bytes, struct nlmsghdr *header, struct span *body)
-{
-    if (bytes->n < sizeof(*header))
-        return false;
-    memcpy(header, bytes->at, sizeof(*header));
-    if (header->nlmsg_len < NLMSG_HDRLEN || header->nlmsg_len > bytes->n)
-        return false;
-    *body = (struct span){bytes->at + NLMSG_HDRLEN, header->nlmsg_len - NLMSG_HDRLEN};
-    *bytes = skip(*bytes, NLMSG_ALIGN((size_t)header->nlmsg_len));
-    return true;
-}
-
-/* The attribute `type` in a list; {NULL, 0}: none. The high bits of a type are flags. */
-static struct span find(struct span list, unsigned int type)
-{
-    struct rtattr head;
-
-    while (list.n >= sizeof(head)) {
-        memcpy(&head, list.at, sizeof(head));
-        if (head.rta_len < sizeof(head) || head.rta_len > list.n)
-            break;
-        if ((head.rta_type & NLA_TYPE_MASK) == type)
-            return (struct span){list.at + sizeof(head), head.rta_len - sizeof(head)};
-        list = skip(list, RTA_ALIGN((size_t)head.rta_len));
-    }
-    return (struct span){NULL, 0};
-}
-
-static uint32_t as_u32(struct span value, uint32_t otherwise)
-{
-    if (value.n >= sizeof(otherwise))
-        memcpy(&otherwise, value.at, sizeof(otherwise));
-    return otherwise;
-}
-
-static uint16_t as_u16(struct span value)
-{
-    uint16_t number = 0;
-
-    if (value.n >= sizeof(number))
-        memcpy(&number, value.at, sizeof(number));
-    return number;
-}
-
-static bool text_is(struct span value, const char *text)
-{
-    size_t n = strlen(text);
-
-    return value.n >= n && memcmp(value.at, text, n) == 0 && (value.n == n || !value.at[n]);
 }
 
 /* Makes room for one more element of `size` bytes. */
@@ -108,48 +43,48 @@ static bool reserve(void **rows, size_t n, size_t *room, size_t size)
 
 /* --- links ----------------------------------------------------------------------- */
 
-static enum hostnet_kind kind_of(struct span attributes)
+static enum hostnet_kind kind_of(struct netlink attributes)
 {
     static const struct {
         const char *name;
         enum hostnet_kind kind;
     } kinds[] = {{"vlan", HOSTNET_VLAN},     {"macvlan", HOSTNET_MACVLAN}, {"bond", HOSTNET_MASTER},
                  {"bridge", HOSTNET_MASTER}, {"team", HOSTNET_MASTER},     {"vrf", HOSTNET_VRF}};
-    struct span kind = find(find(attributes, IFLA_LINKINFO), IFLA_INFO_KIND);
+    struct netlink kind = netlink_find(netlink_find(attributes, IFLA_LINKINFO), IFLA_INFO_KIND);
     size_t i;
 
     for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        if (text_is(kind, kinds[i].name))
+        if (netlink_is(kind, kinds[i].name))
             return kinds[i].kind;
     return HOSTNET_PLAIN;
 }
 
 /* The tag of a VLAN device's packets. */
-static uint32_t tag_of(struct span attributes)
+static uint32_t tag_of(struct netlink attributes)
 {
-    struct span data = find(find(attributes, IFLA_LINKINFO), IFLA_INFO_DATA);
-    uint16_t id = as_u16(find(data, IFLA_VLAN_ID));
-    bool ad = as_u16(find(data, IFLA_VLAN_PROTOCOL)) == htons(ETH_P_8021AD);
+    struct netlink data = netlink_find(netlink_find(attributes, IFLA_LINKINFO), IFLA_INFO_DATA);
+    uint16_t id = netlink_u16(netlink_find(data, IFLA_VLAN_ID));
+    bool ad = netlink_u16(netlink_find(data, IFLA_VLAN_PROTOCOL)) == htons(ETH_P_8021AD);
 
     return (id & (MC_VLAN_AD - 1)) | (ad ? MC_VLAN_AD : 0);
 }
 
-static struct hostnet_link read_link(const struct ifinfomsg *info, struct span attributes)
+static struct hostnet_link read_link(const struct ifinfomsg *info, struct netlink attributes)
 {
     struct hostnet_link link = {.ifindex = info->ifi_index,
                                 .up = info->ifi_flags & IFF_UP,
                                 .kind = kind_of(attributes),
-                                .mtu = as_u32(find(attributes, IFLA_MTU), 0),
-                                .master = (int)as_u32(find(attributes, IFLA_MASTER), 0)};
-    struct span name = find(attributes, IFLA_IFNAME), mac = find(attributes, IFLA_ADDRESS);
+                                .mtu = netlink_u32(netlink_find(attributes, IFLA_MTU), 0),
+                                .master =
+                                    (int)netlink_u32(netlink_find(attributes, IFLA_MASTER), 0)};
+    struct netlink mac = netlink_find(attributes, IFLA_ADDRESS);
 
     if (link.kind == HOSTNET_VLAN)
         link.tag = tag_of(attributes);
     if ((link.kind == HOSTNET_VLAN || link.kind == HOSTNET_MACVLAN) &&
-        !find(attributes, IFLA_LINK_NETNSID).at)
-        link.lower = (int)as_u32(find(attributes, IFLA_LINK), 0);
-    memcpy(link.name, name.at ? name.at : (const unsigned char *)"",
-           name.n < sizeof(link.name) ? name.n : sizeof(link.name) - 1);
+        !netlink_find(attributes, IFLA_LINK_NETNSID).at)
+        link.lower = (int)netlink_u32(netlink_find(attributes, IFLA_LINK), 0);
+    netlink_text(netlink_find(attributes, IFLA_IFNAME), link.name, sizeof(link.name));
     if (mac.n == MAC_BYTES) {
         link.has_mac = true;
         memcpy(&link.mac, mac.at, MAC_BYTES);
@@ -200,9 +135,9 @@ static unsigned int put_link(struct hostnet *hostnet, const struct hostnet_link 
     return HOSTNET_LINKS;
 }
 
-static unsigned int take_link(struct hostnet *hostnet, bool new, struct span body, bool dump)
+static unsigned int take_link(struct hostnet *hostnet, bool new, struct netlink body, bool dump)
 {
-    struct span attributes = skip(body, NLMSG_ALIGN(sizeof(struct ifinfomsg)));
+    struct netlink attributes = netlink_skip(body, NLMSG_ALIGN(sizeof(struct ifinfomsg)));
     struct hostnet_link link;
     struct ifinfomsg info;
     size_t i;
@@ -211,7 +146,7 @@ static unsigned int take_link(struct hostnet *hostnet, bool new, struct span bod
         return HOSTNET_STALE;
     memcpy(&info, body.at, sizeof(info));
     /* Ignores messages of bridges about their ports, and wireless events. */
-    if (info.ifi_family != AF_UNSPEC || find(attributes, IFLA_WIRELESS).at)
+    if (info.ifi_family != AF_UNSPEC || netlink_find(attributes, IFLA_WIRELESS).at)
         return 0;
     if (new) {
         link = read_link(&info, attributes);
@@ -243,10 +178,11 @@ const struct hostnet_link *hostnet_link_named(const struct hostnet *hostnet, con
 
 /* --- addresses --------------------------------------------------------------------- */
 
-static bool read_address(struct span body, struct hostnet_address *out)
+static bool read_address(struct netlink body, struct hostnet_address *out)
 {
-    struct span attributes = skip(body, NLMSG_ALIGN(sizeof(struct ifaddrmsg)));
-    struct span local = find(attributes, IFA_LOCAL), peer = find(attributes, IFA_ADDRESS);
+    struct netlink attributes = netlink_skip(body, NLMSG_ALIGN(sizeof(struct ifaddrmsg)));
+    struct netlink local = netlink_find(attributes, IFA_LOCAL),
+                   peer = netlink_find(attributes, IFA_ADDRESS);
     struct ifaddrmsg info;
     size_t n;
 
@@ -261,8 +197,8 @@ static bool read_address(struct span body, struct hostnet_address *out)
     memcpy(out->local, local.at, n);
     if (peer.at)
         memcpy(out->peer, peer.at, n);
-    out->tentative =
-        as_u32(find(attributes, IFA_FLAGS), info.ifa_flags) & (IFA_F_TENTATIVE | IFA_F_DADFAILED);
+    out->tentative = netlink_u32(netlink_find(attributes, IFA_FLAGS), info.ifa_flags) &
+                     (IFA_F_TENTATIVE | IFA_F_DADFAILED);
     return true;
 }
 
@@ -289,7 +225,7 @@ static unsigned int put_address(struct hostnet *hostnet, const struct hostnet_ad
     return HOSTNET_ADDRESSES;
 }
 
-static unsigned int take_address(struct hostnet *hostnet, bool new, struct span body, bool dump)
+static unsigned int take_address(struct hostnet *hostnet, bool new, struct netlink body, bool dump)
 {
     struct hostnet_address address;
     size_t i, kept = 0;
@@ -310,7 +246,7 @@ static unsigned int take_address(struct hostnet *hostnet, bool new, struct span 
 /* --- datagrams ----------------------------------------------------------------------- */
 
 static unsigned int take_message(struct hostnet *hostnet, const struct nlmsghdr *header,
-                                 struct span body, bool dump)
+                                 struct netlink body, bool dump)
 {
     /* The kernel's tables changed during the dump. */
     unsigned int changes = header->nlmsg_flags & NLM_F_DUMP_INTR ? HOSTNET_STALE : 0;
@@ -334,11 +270,11 @@ static unsigned int take_message(struct hostnet *hostnet, const struct nlmsghdr 
 
 unsigned int hostnet_update(struct hostnet *hostnet, const void *bytes, size_t n, bool dump)
 {
-    struct span left = {bytes, n}, body;
+    struct netlink left = {bytes, n}, body;
     struct nlmsghdr header;
     unsigned int changes = 0;
 
-    while (next_message(&left, &header, &body))
+    while (netlink_next(&left, &header, &body))
         changes |= take_message(hostnet, &header, body, dump);
     return left.n ? changes | HOSTNET_STALE : changes;
 }

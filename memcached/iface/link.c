@@ -3,21 +3,18 @@
 
 #include <errno.h>
 #include <linux/ethtool.h>
+#include <linux/if_ether.h>
 #include <linux/if_link.h>
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
 #include <linux/sockios.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-union answer {
-    struct nlmsghdr header;
-    char bytes[32768];
-};
+#include "bpf/attach/netlink.h"
+
+enum { ANSWER_MAX = 32768 };
 
 struct link_request {
     struct nlmsghdr header;
@@ -26,59 +23,38 @@ struct link_request {
     uint32_t netns;
 };
 
-/* --- attributes -------------------------------------------------------------- */
+/* --- one link ------------------------------------------------------------------ */
 
-static uint32_t attribute_u32(const struct rtattr *attribute)
+static struct netlink find_inside(struct netlink list, unsigned int nest, unsigned int type)
 {
-    uint32_t value = 0;
-
-    if (attribute && RTA_PAYLOAD(attribute) >= sizeof(value))
-        memcpy(&value, RTA_DATA(attribute), sizeof(value));
-    return value;
+    return netlink_find(netlink_find(list, nest), type);
 }
 
-static void attribute_text(const struct rtattr *attribute, char *out, size_t nout)
+static int number_of(struct netlink list, unsigned int type)
 {
-    out[0] = '\0';
-    if (attribute)
-        snprintf(out, nout, "%.*s", (int)RTA_PAYLOAD(attribute), (const char *)RTA_DATA(attribute));
+    return (int)netlink_u32(netlink_find(list, type), 0);
 }
 
-/* The attribute `type` in a list, or NULL. The high bits of a type are flags. */
-static const struct rtattr *find(const struct rtattr *list, size_t n, unsigned int type)
+static void read_link(struct netlink body, struct link_info *out)
 {
-    for (; RTA_OK(list, n); list = RTA_NEXT(list, n))
-        if ((list->rta_type & NLA_TYPE_MASK) == type)
-            return list;
-    return NULL;
-}
+    const struct netlink list = netlink_skip(body, NLMSG_ALIGN(sizeof(struct ifinfomsg)));
+    struct ifinfomsg link;
 
-static const struct rtattr *find_inside(const struct rtattr *nest, unsigned int type)
-{
-    return nest ? find(RTA_DATA(nest), RTA_PAYLOAD(nest), type) : NULL;
-}
-
-static void read_link(const struct nlmsghdr *header, struct link_info *out)
-{
-    const struct ifinfomsg *link = NLMSG_DATA(header);
-    const struct rtattr *list = IFLA_RTA(link), *netns;
-    size_t n = IFLA_PAYLOAD(header);
-
-    memset(out, 0, sizeof(*out));
-    out->ifindex = link->ifi_index;
-    out->type = link->ifi_type;
-    out->flags = link->ifi_flags;
-    attribute_text(find(list, n, IFLA_IFNAME), out->name, sizeof(out->name));
-    attribute_text(find_inside(find(list, n, IFLA_LINKINFO), IFLA_INFO_KIND), out->kind,
-                   sizeof(out->kind));
-    out->lower = (int)attribute_u32(find(list, n, IFLA_LINK));
-    netns = find(list, n, IFLA_LINK_NETNSID);
-    out->lower_elsewhere = netns != NULL;
-    out->netns = attribute_u32(netns);
-    out->master = (int)attribute_u32(find(list, n, IFLA_MASTER));
-    out->mtu_max = attribute_u32(find(list, n, IFLA_MAX_MTU));
-    attribute_text(find(list, n, IFLA_PARENT_DEV_NAME), out->device, sizeof(out->device));
-    out->native_xdp = attribute_u32(find_inside(find(list, n, IFLA_XDP), IFLA_XDP_DRV_PROG_ID));
+    memcpy(&link, body.at, sizeof(link));
+    *out = (struct link_info){
+        .ifindex = link.ifi_index,
+        .type = link.ifi_type,
+        .flags = link.ifi_flags,
+        .lower = number_of(list, IFLA_LINK),
+        .lower_elsewhere = netlink_find(list, IFLA_LINK_NETNSID).at != NULL,
+        .netns = (uint32_t)number_of(list, IFLA_LINK_NETNSID),
+        .master = number_of(list, IFLA_MASTER),
+        .mtu_max = (uint32_t)number_of(list, IFLA_MAX_MTU),
+        .native_xdp = netlink_u32(find_inside(list, IFLA_XDP, IFLA_XDP_DRV_PROG_ID), 0),
+    };
+    netlink_text(netlink_find(list, IFLA_IFNAME), out->name, sizeof(out->name));
+    netlink_text(find_inside(list, IFLA_LINKINFO, IFLA_INFO_KIND), out->kind, sizeof(out->kind));
+    netlink_text(netlink_find(list, IFLA_PARENT_DEV_NAME), out->device, sizeof(out->device));
 }
 
 /* --- questions ---------------------------------------------------------------- */
@@ -93,13 +69,15 @@ static int open_netlink(void)
 /* Asks for one link, of another network namespace if `netns` is not NULL. 0 or -errno. */
 static int ask(int ifindex, const uint32_t *netns, struct link_info *out)
 {
-    union answer answer;
+    unsigned char answer[ANSWER_MAX];
     struct link_request request = {
         .header = {.nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST},
         .link = {.ifi_index = ifindex},
         .attribute = {.rta_type = IFLA_TARGET_NETNSID, .rta_len = RTA_LENGTH(sizeof(uint32_t))},
     };
     int fd = open_netlink();
+    struct nlmsghdr header;
+    struct netlink bytes, body;
     ssize_t n;
 
     if (fd < 0)
@@ -109,11 +87,13 @@ static int ask(int ifindex, const uint32_t *netns, struct link_info *out)
         (uint32_t)(netns ? sizeof(request) : offsetof(struct link_request, attribute));
     n = send(fd, &request, request.header.nlmsg_len, 0);
     if (n > 0)
-        n = recv(fd, &answer, sizeof(answer), 0);
+        n = recv(fd, answer, sizeof(answer), 0);
     close(fd);
-    if (n <= 0 || !NLMSG_OK(&answer.header, (uint32_t)n) || answer.header.nlmsg_type != RTM_NEWLINK)
+    bytes = (struct netlink){answer, n > 0 ? (size_t)n : 0};
+    if (!netlink_next(&bytes, &header, &body) || header.nlmsg_type != RTM_NEWLINK ||
+        body.n < sizeof(struct ifinfomsg))
         return -ENODEV;
-    read_link(&answer.header, out);
+    read_link(body, out);
     return 0;
 }
 
@@ -168,6 +148,24 @@ int link_read_lower(const struct link_info *link, struct link_info *out)
 {
     return link->lower ? ask(link->lower, link->lower_elsewhere ? &link->netns : NULL, out)
                        : -ENODEV;
+}
+
+enum veth_peer link_veth_peer(int ifindex)
+{
+    struct link_info link, peer;
+
+    if (link_read(ifindex, &link) || strcmp(link.kind, "veth") != 0)
+        return VETH_NOT;
+    if (link_read_lower(&link, &peer))
+        return VETH_PEER_UNKNOWN;
+    return peer.native_xdp ? VETH_PEER_WITH_XDP : VETH_PEER_WITHOUT_XDP;
+}
+
+bool link_limits_mtu(int ifindex)
+{
+    struct link_info link;
+
+    return link_read(ifindex, &link) == 0 && link.mtu_max != ETH_MAX_MTU;
 }
 
 /* Whether one interface lies directly on another one. A veth's peer is beside it. */
@@ -250,26 +248,11 @@ struct xdp_request {
     int32_t expected;
 };
 
-/*
- * The kernel's extended ACK message of an error, which has no copy of the request
- * (NETLINK_CAP_ACK).
- */
-static void read_reason(const struct nlmsghdr *header, char *reason, size_t nreason)
-{
-    const char *list = (const char *)NLMSG_DATA(header) + sizeof(struct nlmsgerr);
-
-    if (header->nlmsg_flags & NLM_F_ACK_TLVS)
-        attribute_text(find((const struct rtattr *)(const void *)list,
-                            header->nlmsg_len - (size_t)(list - (const char *)header),
-                            NLMSGERR_ATTR_MSG),
-                       reason, nreason);
-}
-
 /* Replaces the program `expected` by `program` (-1: none). 0 or -errno. */
 static int set_xdp(int netlink, int ifindex, int program, uint32_t flags, int expected,
                    char *reason, size_t nreason)
 {
-    union answer answer;
+    unsigned char answer[ANSWER_MAX];
     struct xdp_request request = {
         .header = {.nlmsg_len = sizeof(request),
                    .nlmsg_type = RTM_SETLINK,
@@ -285,17 +268,25 @@ static int set_xdp(int netlink, int ifindex, int program, uint32_t flags, int ex
                             .rta_len = RTA_LENGTH(sizeof(int32_t))},
         .expected = expected,
     };
-    const struct nlmsgerr *error = NLMSG_DATA(&answer.header);
     ssize_t n = send(netlink, &request, sizeof(request), 0);
+    struct netlink bytes, body;
+    struct nlmsghdr header;
+    struct nlmsgerr error;
 
     if (n > 0)
-        n = recv(netlink, &answer, sizeof(answer), 0);
+        n = recv(netlink, answer, sizeof(answer), 0);
     if (n < 0)
         return -errno;
-    if (!NLMSG_OK(&answer.header, (uint32_t)n) || answer.header.nlmsg_type != NLMSG_ERROR)
+    bytes = (struct netlink){answer, (size_t)n};
+    if (!netlink_next(&bytes, &header, &body) || header.nlmsg_type != NLMSG_ERROR ||
+        body.n < sizeof(error))
         return -EPROTO;
-    read_reason(&answer.header, reason, nreason);
-    return error->error;
+    memcpy(&error, body.at, sizeof(error));
+    /* The extended ACK message, behind an error without a copy of the request (NETLINK_CAP_ACK). */
+    if (header.nlmsg_flags & NLM_F_ACK_TLVS)
+        netlink_text(netlink_find(netlink_skip(body, sizeof(error)), NLMSGERR_ATTR_MSG), reason,
+                     nreason);
+    return error.error;
 }
 
 int link_try_xdp(int ifindex, int program, uint32_t flags, char *reason, size_t nreason)

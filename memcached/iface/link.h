@@ -35,6 +35,25 @@ int link_read(int ifindex, struct link_info *out);
  * Reads the peer or lower interface, in any network namespace; without ethtool's part. 0 or -errno.
  */
 int link_read_lower(const struct link_info *link, struct link_info *out);
+
+/*
+ * The veth driver drops frames that XDP sends (XDP_TX) unless the other end has a native XDP
+ * program too, even one that only passes frames. With GRO but no program there, frames wait in a
+ * ring until something else wakes their receiver. Generic XDP has no such condition.
+ */
+enum veth_peer {
+    VETH_NOT,              /* not a veth interface, or unknown */
+    VETH_PEER_WITH_XDP,    /* its peer has a native XDP program */
+    VETH_PEER_WITHOUT_XDP, /* its peer has none */
+    VETH_PEER_UNKNOWN,     /* its peer is in a network namespace that this process cannot read */
+};
+enum veth_peer link_veth_peer(int ifindex);
+/*
+ * Whether the other end of this veth has a native XDP program, in whatever network namespace it is:
+ * its program limits the MTU that this end may have. Needs no privilege.
+ */
+bool link_limits_mtu(int ifindex);
+
 /*
  * Whether packets of the interface `upper` pass through `lower`: it is a port of that bridge, bond
  * or team, or beneath that VLAN, macvlan or ipvlan, in one step or in several.

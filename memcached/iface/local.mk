@@ -15,8 +15,6 @@ iface_srcs += memcached/iface/order.c memcached/iface/order.h
 iface_srcs += memcached/iface/rings.c memcached/iface/rings.h
 iface_srcs += memcached/iface/rtnetlink.c memcached/iface/rtnetlink.h
 iface_srcs += memcached/iface/sending.c memcached/iface/sending.h
-iface_srcs += memcached/iface/veth.c memcached/iface/veth.h
-iface_srcs += memcached/iface/virtio.c memcached/iface/virtio.h
 
 unit_tests += t/unit/iface_hostnet t/unit/iface_losses t/unit/iface_sending t/fuzz/netlink
 endif

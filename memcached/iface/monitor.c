@@ -2,7 +2,6 @@
 #include "iface/monitor.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <linux/membarrier.h>
 #include <poll.h>
 #include <pthread.h>
@@ -51,7 +50,6 @@ struct watched {
     time_t retry;             /* time of the next try */
     unsigned int wait_s;
     struct losses losses;
-    struct sending sending;
 };
 
 struct monitor {
@@ -75,12 +73,12 @@ struct monitor {
     time_t ways_invalidated; /* time of the last invalidation of all ways for their age */
     time_t tcp_swept;        /* time of the last loader_sweep_tcp */
     size_t left_out;
-    bool vlans_changed;                /* since the last check */
-    bool attached;                     /* any program, since the start */
-    uint64_t looked;                   /* milliseconds, when it last looked at what XDP sends */
-    bool looks;                        /* this check does, and then: */
-    bool soon;                         /* the next one is due after LOOK_MS */
-    uint64_t answered;                 /* by XDP, on all interfaces */
+    bool vlans_changed; /* since the last check */
+    bool attached;      /* any program, since the start */
+    uint64_t looked;    /* milliseconds, when it last looked at what XDP sends */
+    bool looks;         /* this check does, and then: */
+    bool soon;          /* the next one is due after LOOK_MS */
+    struct sending_host host;
     struct watched watched[IFACE_MAX]; /* in the order of monitor_watch's array */
     size_t nwatched;
     struct iface_events events;
@@ -279,8 +277,7 @@ static void restore_interface(struct monitor *monitor, struct watched *watched,
     loader_link_init(&watched->at->link, link->ifindex);
     watched->retry = 0;
     watched->wait_s = 1;
-    watched->at->sends = ATTACH_SENDS_UNKNOWN;
-    watched->sending = (struct sending){0};
+    watched->at->sending = (struct sending){0};
     change_state(monitor, watched, IFACE_DETACHED);
 }
 
@@ -327,18 +324,6 @@ static void note_loss(struct monitor *monitor, struct watched *watched, unsigned
     change_state(monitor, watched, IFACE_GIVEN_UP);
 }
 
-/* What was lost before XDP was attached does not count. */
-static void begin_sending(struct monitor *monitor, struct watched *watched)
-{
-    struct attachment *at = watched->at;
-
-    if (at->sends == ATTACH_SENDS)
-        at->sends = ATTACH_SENDS_UNKNOWN;
-    watched->sending.known = false;
-    if (at->link.xdp >= 0 && !at->link.generic)
-        sending_look(&watched->sending, &monitor->hostnet, at, monitor->answered);
-}
-
 static void try_to_attach(struct monitor *monitor, struct watched *watched, time_t now)
 {
     char error[REASON_TEXT];
@@ -347,7 +332,7 @@ static void try_to_attach(struct monitor *monitor, struct watched *watched, time
         attach_order(monitor->loader, monitor->watched[0].at, monitor->nwatched);
         monitor->events.reattached++;
         watched->reason[0] = '\0';
-        begin_sending(monitor, watched);
+        sending_begin(watched->at, &monitor->host);
         change_state(monitor, watched, watched->up ? IFACE_UP : IFACE_DOWN);
         return;
     }
@@ -380,16 +365,6 @@ static void check_fitness(struct monitor *monitor, struct watched *watched, time
 
 /* --- whether what native XDP sends leaves ------------------------------------------- */
 
-/* Whether nothing but native XDP is wanted, or works, where the driver loses its replies. */
-static bool waits_to_send(const struct monitor *monitor, const struct watched *watched)
-{
-    const struct attachment *at = watched->at;
-
-    return at->sends == ATTACH_SENDS_NOT &&
-           (monitor->mode == IFACE_NATIVE ||
-            (at->sends_shared && loader_is_chain(monitor->loader)));
-}
-
 /* How many answers XDP has sent, on all interfaces. */
 static uint64_t answered_by_xdp(const struct monitor *monitor)
 {
@@ -411,61 +386,19 @@ static void begin_look(struct monitor *monitor, const struct timespec *now)
         return;
     monitor->looked = ms;
     monitor->soon = false;
-    monitor->answered = answered_by_xdp(monitor);
+    monitor->host.answered = answered_by_xdp(monitor);
 }
 
-/* Every reply was lost: does without native XDP. Servers that share it have to agree on a mode. */
-static void give_up_native(struct monitor *monitor, struct watched *watched, time_t now)
-{
-    struct attachment *at = watched->at;
-    const time_t when = at->link.nservers > 1 ? now + OTHERS_S : now;
-
-    at->sends = ATTACH_SENDS_NOT;
-    at->sends_shared = at->link.shared;
-    log_write("bmc: %s: its driver loses the replies of native XDP (the last %" PRIu64
-              ")%s; %s until %s",
-              at->name, watched->sending.nlost,
-              watched->sending.counts.is_veth ? ": the other end of this veth has no XDP program"
-                                              : " (`ethtool -S`)",
-              !waits_to_send(monitor, watched) ? "another mode answers"
-              : monitor->mode == IFACE_NATIVE
-                  ? "without mode=native another mode would answer; the server answers alone"
-                  : "the server answers alone",
-              at->sends_shared ? "the server is restarted" : "it sends them again");
-    monitor->events.tx_failures++;
-    sending_fail(&watched->sending, now);
-    attach_anew(monitor, watched, when);
-}
-
-static void return_to_native(struct monitor *monitor, struct watched *watched, time_t now)
-{
-    struct attachment *at = watched->at;
-    const time_t when = at->link.nservers > 1 ? now + OTHERS_S : now;
-
-    log_write("bmc: %s: %s", at->name,
-              watched->sending.counts.is_veth
-                  ? "the other end of this veth has an XDP program again"
-                  : "native XDP is tried again");
-    at->sends = ATTACH_SENDS;
-    at->tc_alone = false;
-    attach_anew(monitor, watched, when);
-}
-
+/* Servers that share an interface have to agree on a mode. */
 static void check_sending(struct monitor *monitor, struct watched *watched, time_t now)
 {
-    struct attachment *at = watched->at;
-    bool here = watched->state == IFACE_UP || watched->state == IFACE_DETACHED;
-    enum sending_verdict verdict;
+    const bool is_here = watched->state == IFACE_UP || watched->state == IFACE_DETACHED;
+    enum sending_step step = sending_check(watched->at, &monitor->host, is_here, now);
 
-    if (at->sends == ATTACH_SENDS_NOT && !at->sends_shared && here &&
-        sending_again(&watched->sending, &monitor->hostnet, at, now))
-        return_to_native(monitor, watched, now);
-    if (at->link.xdp < 0 || at->link.generic)
-        return;
-    verdict = sending_look(&watched->sending, &monitor->hostnet, at, monitor->answered);
-    monitor->soon |= verdict == SENDING_MIXED;
-    if (verdict == SENDING_LOST)
-        give_up_native(monitor, watched, now);
+    monitor->soon |= step == SENDING_LOOK;
+    monitor->events.tx_failures += step == SENDING_GIVE_UP;
+    if (step == SENDING_GIVE_UP || step == SENDING_RETURN)
+        attach_anew(monitor, watched, watched->at->link.nservers > 1 ? now + OTHERS_S : now);
 }
 
 /* --- checks ------------------------------------------------------------------------- */
@@ -511,7 +444,7 @@ static void check_interface(struct monitor *monitor, struct watched *watched, ti
     if (watched->state == IFACE_GIVEN_UP && now >= watched->retry)
         change_state(monitor, watched, IFACE_DETACHED);
     if (watched->state == IFACE_DETACHED && now >= watched->retry &&
-        !waits_to_send(monitor, watched))
+        !sending_waits(watched->at, &monitor->host))
         try_to_attach(monitor, watched, now);
 }
 
@@ -684,7 +617,13 @@ struct monitor *monitor_open(struct loader *loader, enum iface_mode mode,
         return NULL;
     }
     memcpy(copy, listen, nlisten * sizeof(*copy));
-    *monitor = (struct monitor){.loader = loader, .mode = mode, .listen = copy, .nlisten = nlisten};
+    *monitor = (struct monitor){
+        .loader = loader,
+        .mode = mode,
+        .listen = copy,
+        .nlisten = nlisten,
+        .host = {.hostnet = &monitor->hostnet, .mode = mode, .is_chain = loader_is_chain(loader)},
+    };
     pthread_mutex_init(&monitor->lock, NULL);
     hostnet_init(&monitor->hostnet);
     monitor->wake = eventfd(0, EFD_CLOEXEC);
@@ -715,7 +654,7 @@ void monitor_listen(struct monitor *monitor, gid_t group)
     if (!rc || monitor->mode == IFACE_TC || loader_is_chain(monitor->loader))
         return;
     diagnosis_unshared(rc, text, sizeof(text));
-    fprintf(stderr, "bmc: %s\n", text);
+    log_write("bmc: %s", text);
 }
 
 void monitor_watch(struct monitor *monitor, struct attachment *attachments, size_t n)

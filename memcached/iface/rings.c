@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "bpf/load/load.h"
 #include "iface/link.h"
-#include "iface/veth.h"
 
 /* What an error of xsk_open means, and what to do. */
 static const struct {
@@ -84,7 +84,7 @@ int rings_add(struct rings *rings, const struct attachment *at, char *error, siz
             return -1;
         }
     }
-    if (!rings->xsk[port.first].zero_copy && veth_peer(at->link.ifindex) == VETH_NOT) {
+    if (!rings->xsk[port.first].zero_copy && link_veth_peer(at->link.ifindex) == VETH_NOT) {
         snprintf(error, nerror,
                  "bmc: %s: xsk=on needs a driver with zero-copy, or veth: leave out xsk=on",
                  at->name);
@@ -94,8 +94,8 @@ int rings_add(struct rings *rings, const struct attachment *at, char *error, siz
     rings->nports++;
     if (port.n < nqueues)
         snprintf(all, sizeof(all), " of %u", nqueues);
-    fprintf(stderr, "bmc: %s: AF_XDP on %u%s queue%s, %s (experimental)\n", at->name, port.n, all,
-            nqueues == 1 ? "" : "s", rings->xsk[port.first].zero_copy ? "zero-copy" : "copied");
+    log_write("bmc: %s: AF_XDP on %u%s queue%s, %s (experimental)", at->name, port.n, all,
+              nqueues == 1 ? "" : "s", rings->xsk[port.first].zero_copy ? "zero-copy" : "copied");
     return 0;
 }
 

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "iface/sending.h"
 
-#include "iface/veth.h"
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "iface/attach.h"
+#include "iface/link.h"
 
 enum {
     VETH_S = 1, /* the first wait before native XDP is tried again on a veth, */
@@ -21,7 +25,7 @@ static bool add(const char *name, int ifindex, struct sending_view *out)
     out->counts.counts_sent |= own.counts_sent;
     out->counts.sent += own.sent;
     out->counts.lost += own.lost;
-    out->is_deaf |= own.is_veth && !veth_limits_mtu(ifindex);
+    out->is_deaf |= own.is_veth && !link_limits_mtu(ifindex);
     return known;
 }
 
@@ -69,14 +73,16 @@ enum sending_verdict sending_judge(struct sending *sending, uint64_t answered,
     return counts->is_veth ? SENDING_FINE : SENDING_MIXED; /* a veth's ring was full */
 }
 
-enum sending_verdict sending_look(struct sending *sending, const struct hostnet *hostnet,
-                                  const struct attachment *at, uint64_t answered)
+/* Looks and judges. The first look finds nothing. */
+static enum sending_verdict look_and_judge(struct attachment *at, const struct sending_host *host)
 {
+    struct sending *sending = &at->sending;
     struct sending_view view;
 
-    if (sending->known && sending->answered == answered && at->link.nservers < 2)
+    if (sending->known && sending->answered == host->answered && at->link.nservers < 2)
         return SENDING_FINE;
-    return look(hostnet, at, &view) ? sending_judge(sending, answered, &view) : SENDING_FINE;
+    return look(host->hostnet, at, &view) ? sending_judge(sending, host->answered, &view)
+                                          : SENDING_FINE;
 }
 
 void sending_fail(struct sending *sending, time_t now)
@@ -91,9 +97,9 @@ void sending_fail(struct sending *sending, time_t now)
     sending->again = now + sending->wait_s;
 }
 
-bool sending_again(struct sending *sending, const struct hostnet *hostnet,
-                   const struct attachment *at, time_t now)
+bool sending_again(struct attachment *at, const struct hostnet *hostnet, time_t now)
 {
+    struct sending *sending = &at->sending;
     struct sending_view view;
 
     if (now < sending->again ||
@@ -101,4 +107,64 @@ bool sending_again(struct sending *sending, const struct hostnet *hostnet,
         return false;
     sending->tried = now;
     return true;
+}
+
+void sending_begin(struct attachment *at, const struct sending_host *host)
+{
+    if (at->sending.state == SENDING_WORKS)
+        at->sending.state = SENDING_UNKNOWN;
+    at->sending.known = false;
+    if (at->link.xdp >= 0 && !at->link.generic)
+        look_and_judge(at, host);
+}
+
+bool sending_waits(const struct attachment *at, const struct sending_host *host)
+{
+    return at->sending.state == SENDING_NOT &&
+           (host->mode == IFACE_NATIVE || (at->sending.stays && host->is_chain));
+}
+
+static void give_up(struct attachment *at, const struct sending_host *host, time_t now)
+{
+    at->sending.state = SENDING_NOT;
+    at->sending.stays = at->link.shared;
+    log_write("bmc: %s: its driver loses the replies of native XDP (the last %" PRIu64
+              ")%s; %s until %s",
+              at->name, at->sending.nlost,
+              at->sending.counts.is_veth ? ": the other end of this veth has no XDP program"
+                                         : " (`ethtool -S`)",
+              !sending_waits(at, host) ? "another mode answers"
+              : host->mode == IFACE_NATIVE
+                  ? "without mode=native another mode would answer; the server answers alone"
+                  : "the server answers alone",
+              at->sending.stays ? "the server is restarted" : "it sends them again");
+    sending_fail(&at->sending, now);
+}
+
+static void go_back(struct attachment *at)
+{
+    log_write("bmc: %s: %s", at->name,
+              at->sending.counts.is_veth ? "the other end of this veth has an XDP program again"
+                                         : "native XDP is tried again");
+    at->sending.state = SENDING_WORKS;
+    at->tc_alone = false;
+}
+
+enum sending_step sending_check(struct attachment *at, const struct sending_host *host,
+                                bool is_here, time_t now)
+{
+    enum sending_verdict verdict = SENDING_FINE;
+
+    if (at->sending.state == SENDING_NOT && !at->sending.stays && is_here &&
+        sending_again(at, host->hostnet, now)) {
+        go_back(at);
+        return SENDING_RETURN;
+    }
+    if (at->link.xdp >= 0 && !at->link.generic)
+        verdict = look_and_judge(at, host);
+    if (verdict == SENDING_LOST)
+        give_up(at, host, now);
+    return verdict == SENDING_LOST    ? SENDING_GIVE_UP
+           : verdict == SENDING_MIXED ? SENDING_LOOK
+                                      : SENDING_STAY;
 }

@@ -13,9 +13,18 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "iface/attach.h"
 #include "iface/driver.h"
 #include "iface/hostnet.h"
+#include "iface/iface.h"
+
+struct attachment;
+
+/* Whether replies of native XDP leave an interface, as seen while it was attached. */
+enum sending_state {
+    SENDING_UNKNOWN,
+    SENDING_NOT,   /* all were lost: no native XDP */
+    SENDING_WORKS, /* they would leave again, whatever is known of the other end of a veth */
+};
 
 enum sending_verdict {
     SENDING_FINE,
@@ -34,6 +43,8 @@ struct sending_view {
 };
 
 struct sending {
+    enum sending_state state;
+    bool stays;        /* SENDING_NOT in libxdp's dispatcher, which only a start can join */
     bool known;        /* these are: */
     uint64_t answered; /* by XDP, on all interfaces */
     struct driver_counts counts;
@@ -50,12 +61,6 @@ struct sending {
 enum sending_verdict sending_judge(struct sending *sending, uint64_t answered,
                                    const struct sending_view *view);
 /*
- * Looks and judges. Reads nothing while this server, with no other on the interface, has answered
- * nothing. The first look finds nothing.
- */
-enum sending_verdict sending_look(struct sending *sending, const struct hostnet *hostnet,
-                                  const struct attachment *at, uint64_t answered);
-/*
  * Native XDP was detached since all was lost: sets when to try it again. Each failure soon after
  * the one before doubles the wait. Pure.
  */
@@ -64,7 +69,34 @@ void sending_fail(struct sending *sending, time_t now);
  * Whether to try native XDP again: on a veth, if its other end has a program; elsewhere only after
  * a longer wait, because to try costs replies.
  */
-bool sending_again(struct sending *sending, const struct hostnet *hostnet,
-                   const struct attachment *at, time_t now);
+bool sending_again(struct attachment *at, const struct hostnet *hostnet, time_t now);
+
+/* What is the same on all interfaces. */
+struct sending_host {
+    const struct hostnet *hostnet;
+    enum iface_mode mode;
+    bool is_chain;
+    uint64_t answered; /* by XDP, since the start */
+};
+
+/* XDP was attached: what was lost before does not count. */
+void sending_begin(struct attachment *at, const struct sending_host *host);
+/* Whether the server waits until native XDP works, because nothing else is wanted, or works. */
+bool sending_waits(const struct attachment *at, const struct sending_host *host);
+
+enum sending_step {
+    SENDING_STAY,
+    SENDING_LOOK,    /* again soon */
+    SENDING_GIVE_UP, /* every reply was lost: attach without native XDP */
+    SENDING_RETURN,  /* attach native XDP again */
+};
+
+/*
+ * Looks, logs what it finds, and says what to do. is_here: the interface exists and its programs
+ * were not given up. Reads nothing while this server, with no other on the interface, has answered
+ * nothing.
+ */
+enum sending_step sending_check(struct attachment *at, const struct sending_host *host,
+                                bool is_here, time_t now);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/log.h"
 #include "kcache/parse.h"
 #include "kcache/prefix.h"
 
@@ -443,6 +444,5 @@ void guard_log(const struct guard *guard)
     describe_number(amplification, sizeof(amplification), "amplification", loader->amplification);
     if (loader->rate)
         snprintf(burst, sizeof(burst), "/%u", loader->burst);
-    fprintf(stderr, "bmc: read again: allow= has %s, %s%s, %s\n", sources, rate, burst,
-            amplification);
+    log_write("bmc: read again: allow= has %s, %s%s, %s", sources, rate, burst, amplification);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/credentials.h"
+#include "base/log.h"
 #include "bpf/load/load.h"
 #include "iface/attach.h"
 #include "iface/auto.h"
@@ -344,10 +345,9 @@ static void add_automatic(struct kcache *kcache, const struct in6_addr *addresse
         if (is_listed(kcache, names[i]))
             continue;
         if (kcache->ninterfaces == IFACE_MAX) {
-            fprintf(
-                stderr,
+            log_write(
                 "bmc: %s: there are more than %d interfaces; the server answers on this and all "
-                "further ones (name the interfaces to attach to)\n",
+                "further ones (name the interfaces to attach to)",
                 names[i], IFACE_MAX);
             return;
         }
@@ -356,8 +356,8 @@ static void add_automatic(struct kcache *kcache, const struct in6_addr *addresse
             continue;
         other = kcache->answers_tcp ? find_stacked(kcache, kcache->ninterfaces, at, &above) : NULL;
         if (other)
-            fprintf(stderr, "bmc: %s: left out, because it lies %s %s\n", at->name,
-                    above ? "beneath" : "above", other->name);
+            log_write("bmc: %s: left out, because it lies %s %s", at->name,
+                      above ? "beneath" : "above", other->name);
         else
             kcache->ninterfaces++;
     }
@@ -375,11 +375,9 @@ static void log_unwatched(const struct kcache *kcache, const struct in6_addr *ad
             used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", used ? ", " : "",
                                      names[i]);
     if (used)
-        fprintf(stderr,
-                "bmc: not watched: %s; after a write over one of them clients may get the old "
-                "value for "
-                "up to %u ms (name them too, or use auto)\n",
-                text, kcache->chain.max_age_ms);
+        log_write("bmc: not watched: %s; after a write over one of them clients may get the old "
+                  "value for up to %u ms (name them too, or use auto)",
+                  text, kcache->chain.max_age_ms);
 }
 
 /*
@@ -407,7 +405,7 @@ static int attach_all(struct kcache *kcache, gid_t group, char *error, size_t ne
         if (i < kcache->nnamed || kcache->chain.wanted)
             return -1;
         if (kcache->ninterfaces > 1)
-            fprintf(stderr, "%s; the server answers there\n", error);
+            log_write("%s; the server answers there", error);
         attach_remove(&kcache->attached[i]);
         kcache->attached[i] = kcache->attached[--kcache->ninterfaces];
     }
@@ -439,9 +437,8 @@ static void log_answered(const struct kcache *kcache, const struct kcache_served
                      native           ? "native XDP"
                      : link->xdp >= 0 ? "generic XDP"
                                       : "TC");
-        fprintf(stderr, "bmc: %s: answers %sTCP port %u by %s (experimental)\n",
-                kcache->attached[i].name, udp, served->tcp_port,
-                native ? "native XDP and TC" : "TC");
+        log_write("bmc: %s: answers %sTCP port %u by %s (experimental)", kcache->attached[i].name,
+                  udp, served->tcp_port, native ? "native XDP and TC" : "TC");
     }
 }
 
@@ -453,10 +450,9 @@ static void warn_unreachable(const struct kcache *kcache, const struct kcache_se
     for (unsigned int i = 0; i < kcache->ninterfaces; i++)
         if (kcache->attached[i].link.ifindex != LO &&
             auto_is_loopback_alone(served->addresses, served->n))
-            fprintf(stderr,
-                    "bmc: %s: the server listens on loopback addresses alone, which nobody can "
-                    "reach by this interface: add an address of its own to -l, or use bmc=lo\n",
-                    kcache->attached[i].name);
+            log_write("bmc: %s: the server listens on loopback addresses alone, which nobody can "
+                      "reach by this interface: add an address of its own to -l, or use bmc=lo",
+                      kcache->attached[i].name);
 }
 
 /* Says which ports are left to the server: the programs look for one. */
@@ -466,10 +462,9 @@ static void note_others(struct kcache *kcache, const char *others)
         return;
     snprintf(kcache->others, sizeof(kcache->others), "%s", others);
     if (others[0])
-        fprintf(stderr,
-                "bmc: the kernel answers on the port of the first address of -l; the server "
-                "answers alone on %s\n",
-                others);
+        log_write("bmc: the kernel answers on the port of the first address of -l; the server "
+                  "answers alone on %s",
+                  others);
 }
 
 static int attach(struct kcache *kcache, const struct kcache_served *served, char *error,

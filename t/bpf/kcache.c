@@ -25,8 +25,8 @@
 #include <bpf/bpf.h>
 
 #include "bpf/load/object.h"
-#include "iface/sending.h"
-#include "iface/veth.h"
+#include "iface/attach.h"
+#include "iface/link.h"
 #include "t/bpf/loaded.h"
 #include "t/lib/tap.h"
 
@@ -583,12 +583,12 @@ static void test_growth(void)
 /* Whether native XDP would be tried again there, after it has lost its replies. */
 static bool tried_again(const char *name)
 {
-    struct sending sending = {.counts = {.is_veth = true}};
-    struct attachment at = {.link = {.ifindex = index_of(name)}};
+    struct attachment at = {.link = {.ifindex = index_of(name)},
+                            .sending = {.counts = {.is_veth = true}}};
     const struct hostnet none = {0};
 
     snprintf(at.name, sizeof(at.name), "%s", name);
-    return sending_again(&sending, &none, &at, 0);
+    return sending_again(&at, &none, 0);
 }
 
 static void test_veth(void)
@@ -597,8 +597,8 @@ static void test_veth(void)
     struct host host, peer;
     char error[512];
 
-    ok(veth_peer(1) == VETH_NOT, "lo is not recognized as a veth");
-    ok(veth_peer(index_of("kc0")) == VETH_PEER_WITHOUT_XDP,
+    ok(link_veth_peer(1) == VETH_NOT, "lo is not recognized as a veth");
+    ok(link_veth_peer(index_of("kc0")) == VETH_PEER_WITHOUT_XDP,
        "a veth whose peer has no XDP program is recognized");
     ok(!tried_again("kc0"), "native XDP is not tried again there");
     if (!ok(host_open(&host, "bmc=kc0", error, sizeof(error)) &&
@@ -612,7 +612,7 @@ static void test_veth(void)
     ok(host_open(&peer, "bmc=kc1,mode=native", error, sizeof(error)) &&
            host_attach(&peer, "0.0.0.0", error, sizeof(error)),
        "another server attaches to the peer");
-    ok(veth_peer(index_of("kc0")) == VETH_PEER_WITH_XDP,
+    ok(link_veth_peer(index_of("kc0")) == VETH_PEER_WITH_XDP,
        "a veth whose peer has an XDP program is recognized");
     ok(tried_again("kc0"), "native XDP is tried again there");
     ok(host_open(&host, "bmc=kc0", error, sizeof(error)) &&

@@ -281,7 +281,7 @@ ROWS = (
          "t/e2e/kernel/order.t", "native_egress"),
     )),
     ("that the driver sends the replies of native XDP", (
-        ("any_other_end", (("memcached/iface/sending.c", r"(!veth_limits_mtu\(ifindex\))",
+        ("any_other_end", (("memcached/iface/sending.c", r"(!link_limits_mtu\(ifindex\))",
                             r"0 && \1"),),
          "t/e2e/kernel/lost-replies.t", "gro_at_the_other_end"),
     )),

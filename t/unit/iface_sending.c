@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <string.h>
 
-#include "iface/driver.h"
-#include "iface/sending.h"
+#include "iface/attach.h"
 #include "t/lib/tap.h"
 
 enum { MAX = 8 };
@@ -135,29 +134,29 @@ static void test_rough_verdicts(void)
 
 static void test_waits(void)
 {
-    struct sending sending = {.counts = {.is_veth = true}};
+    struct attachment at = {.sending = {.counts = {.is_veth = true}}};
+    struct sending *sending = &at.sending;
     const struct hostnet none = {0};
-    const struct attachment at = {0};
 
-    sending_fail(&sending, 1000);
-    ok(sending.again == 1001, "a veth may be native again after a second,");
-    sending.tried = 1001;
-    sending_fail(&sending, 1003);
-    ok(sending.again == 1005, "after two if it fails again soon,");
-    sending.tried = 1005;
-    sending_fail(&sending, 1100);
-    ok(sending.again == 1101, "after one if it has worked for a while");
+    sending_fail(sending, 1000);
+    ok(sending->again == 1001, "a veth may be native again after a second,");
+    sending->tried = 1001;
+    sending_fail(sending, 1003);
+    ok(sending->again == 1005, "after two if it fails again soon,");
+    sending->tried = 1005;
+    sending_fail(sending, 1100);
+    ok(sending->again == 1101, "after one if it has worked for a while");
     for (int i = 0; i < 10; i++) {
-        sending.tried = sending.again;
-        sending_fail(&sending, sending.tried + 1);
+        sending->tried = sending->again;
+        sending_fail(sending, sending->tried + 1);
     }
-    ok(sending.again - sending.tried == 65, "it never waits for longer than 64");
-    sending = (struct sending){0};
-    sending_fail(&sending, 1000);
-    ok(!sending_again(&sending, &none, &at, 1059), "another driver is not tried again before,");
-    ok(sending_again(&sending, &none, &at, 1060), "but after a minute");
-    sending_fail(&sending, 1061);
-    ok(sending.again == 1181, "and later each time");
+    ok(sending->again - sending->tried == 65, "it never waits for longer than 64");
+    *sending = (struct sending){0};
+    sending_fail(sending, 1000);
+    ok(!sending_again(&at, &none, 1059), "another driver is not tried again before,");
+    ok(sending_again(&at, &none, 1060), "but after a minute");
+    sending_fail(sending, 1061);
+    ok(sending->again == 1181, "and later each time");
 }
 
 int main(void)
