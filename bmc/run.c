@@ -161,8 +161,11 @@ static void open_all(struct bmc *bmc)
         fatal(EXIT_OS_ERROR, "bmc: cannot create the statistics socket in " STATS_FOLDER ": %s%s",
               strerror(-bmc->listener),
               bmc->listener == -EPERM ? ": it must be root's, and only root may write to it"
-              : geteuid() == 0        ? ""
-                                      : ": start as root");
+              : bmc->listener == -ETIMEDOUT
+                  ? ": a stuck process has the lock: `fuser -v " STATS_FOLDER
+                    "/lock` names it; end it"
+              : geteuid() == 0 ? ""
+                               : ": start as root");
     bmc->kcache = kcache_open(&o->kcache, 0, error, sizeof(error));
     if (!bmc->kcache)
         fatal(EXIT_OS_ERROR, "%s", error);

@@ -10,7 +10,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { TRY_MS = 10, TRIES = 300 /* three seconds */ };
 
 /* Opens the folder, and creates it if needed. -EPERM: other users may create files in it. */
 static int open_folder(const char *folder)
@@ -32,15 +35,24 @@ static int open_folder(const char *folder)
     return -EPERM;
 }
 
-/* Takes the lock, a file that only its owner may open. */
+/*
+ * Takes the lock, a file that only its owner may open. -ETIMEDOUT: a process that is stopped or
+ * stuck has it.
+ */
 static int lock_folder(int folder)
 {
-    int fd = openat(folder, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int rc = fd < 0 || flock(fd, LOCK_EX) ? -errno : 0;
+    const struct timespec pause = {0, TRY_MS * 1000000};
+    int fd = openat(folder, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600), rc, i;
 
-    if (rc && fd >= 0)
-        close(fd);
-    return rc ? rc : fd;
+    if (fd < 0)
+        return -errno;
+    for (i = 0; (rc = flock(fd, LOCK_EX | LOCK_NB)) && errno == EWOULDBLOCK && i < TRIES; i++)
+        nanosleep(&pause, NULL);
+    if (!rc)
+        return fd;
+    rc = errno == EWOULDBLOCK ? -ETIMEDOUT : -errno;
+    close(fd);
+    return rc;
 }
 
 /*
@@ -59,18 +71,22 @@ static void remove_dead(const struct sockaddr_un *name)
         unlink(name->sun_path);
 }
 
-/* Removes the sockets of processes that have ended, of any network namespace. */
-static void sweep(const char *path)
+/* Removes the sockets of processes that have ended, or else symbolic links that lead nowhere. */
+static void sweep(const char *path, unsigned char type)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     DIR *folder = opendir(path);
     const struct dirent *each;
 
-    while (folder && (each = readdir(folder)) != NULL)
-        if (each->d_type == DT_SOCK &&
-            (size_t)snprintf(name.sun_path, sizeof(name.sun_path), "%s/%s", path, each->d_name) <
-                sizeof(name.sun_path))
+    while (folder && (each = readdir(folder)) != NULL) {
+        if (each->d_type != type || (size_t)snprintf(name.sun_path, sizeof(name.sun_path), "%s/%s",
+                                                     path, each->d_name) >= sizeof(name.sun_path))
+            continue;
+        if (type == DT_SOCK)
             remove_dead(&name);
+        else if (access(name.sun_path, F_OK) && errno == ENOENT)
+            unlink(name.sun_path);
+    }
     if (folder)
         closedir(folder);
 }
@@ -83,7 +99,9 @@ int runfolder_enter(const char *path)
         return folder;
     lock = lock_folder(folder);
     close(folder);
-    if (lock >= 0)
-        sweep(path);
+    if (lock >= 0) {
+        sweep(path, DT_SOCK);
+        sweep(path, DT_LNK); /* to these sockets */
+    }
     return lock;
 }

@@ -7,9 +7,10 @@
 #define BASE_RUNFOLDER_H
 
 /*
- * Creates the folder if needed, removes the sockets of processes that have ended, and keeps other
- * processes from doing so until the returned descriptor is closed: a socket is bound and listens
- * before that. -errno; -EPERM: other users may create files in the folder.
+ * Creates the folder if needed, removes the sockets of processes that have ended and the links to
+ * them, and keeps other processes from doing so until the returned descriptor is closed: a socket
+ * is bound before that. Waits for these for up to three seconds. -errno; -EPERM: other users may
+ * create files in the folder; -ETIMEDOUT: another process keeps it.
  */
 int runfolder_enter(const char *folder);
 

@@ -181,7 +181,10 @@ void diagnosis_unshared(int rc, char *text, size_t ntext)
              : rc == -EACCES ? " (start as root, or make it a folder of this user)"
              : rc == -EPERM  ? " (it must be a folder of root or this user, and only the owner "
                                "may write to it)"
-                             : "");
+             : rc == -ETIMEDOUT
+                 ? " (a stuck process has the folder's lock: `fuser -v " DIAGNOSIS_FOLDER
+                   "/lock` names it; end it)"
+                 : "");
 }
 
 int diagnosis_explain(struct loader *loader, const struct link_info *link, bool generic, int rc,
