@@ -85,8 +85,9 @@ int loader_detach_tc(struct loader_link *link);
  * From now on other servers of this network namespace can share the interfaces of this one, and it
  * theirs: bpf/attach/share.h. Not for the chain, which only keeps its filters apart from theirs.
  * They meet by sockets in this folder, which are for the owner and a group: that of the user that
- * the process becomes. Under the folder's lock, before anything is attached. 0, or -errno and it
- * shares nothing.
+ * the process becomes; there is room for 79 bytes. Under the folder's lock, before anything is
+ * attached. Others can connect once this server attaches programs that are loaded. 0, or -errno and
+ * it shares nothing.
  */
 int loader_listen(struct loader *loader, const char *folder, gid_t group);
 /* Starts the thread that closes what others send, once this process has given up its rights. */

@@ -3,6 +3,8 @@
 #ifndef BPF_ATTACHED_H
 #define BPF_ATTACHED_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <time.h>
 
 #include "bpf/load/object.h"
@@ -15,7 +17,10 @@ struct attached {
     int share_socket;          /* where other servers ask; -1: none */
     unsigned int share_number; /* no other server of this network namespace has it meanwhile */
     struct closer *closer;     /* of what they send; NULL: no socket */
-    char share_path[96];       /* of the sockets of all, but for their numbers */
+    bool share_listens;        /* others can connect */
+    bool share_shown[LOADER_HOOKS];
+    char share_folder[80];     /* of the sockets of all, */
+    uint64_t share_netns;      /* of whose names this is the first part */
     time_t share_second;       /* a second, */
     unsigned int share_work;   /* and what was done for others in it */
     struct share_link *shares; /* links that others may share */

@@ -100,6 +100,7 @@ int loader_attach_xdp(struct loader *loader, struct loader_link *link, bool gene
 
     if (!attached_of(loader))
         return -ENOMEM;
+    share_open(loader);
     close_gate(loader);
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (i = 0; i < TRIES; i++) {

@@ -11,6 +11,7 @@
 #include <bpf/bpf.h>
 
 #include "bpf/attach/filters.h"
+#include "bpf/attach/share.h"
 #include "bpf/load/object.h"
 
 enum {
@@ -96,14 +97,17 @@ static void read_name(uint32_t id, char name[LOADER_NAME])
     close(fd);
 }
 
-/* Whether a program is one of a server's or of bmc's, which ends the chain for no others' packet.
+/*
+ * Whether a program is one of a server's or of bmc's, which ends the chain for no others' packet.
+ * Where its name cannot be read its server has shown its id.
  */
-static bool is_of_a_server(const char *name)
+static bool is_of_a_server(const struct loader *loader, uint32_t id, const char *name)
 {
-    return strncmp(name, "mc_", 3) == 0 || strcmp(name, "tx_filter") == 0;
+    return strncmp(name, "mc_", 3) == 0 || strcmp(name, "tx_filter") == 0 ||
+           (!name[0] && share_knows(loader, id));
 }
 
-int order_attach(int program, int ifindex, enum loader_hook at)
+int order_attach(const struct loader *loader, int program, int ifindex, enum loader_hook at)
 {
     char name[LOADER_NAME];
     uint32_t behind = 0, i;
@@ -113,7 +117,7 @@ int order_attach(int program, int ifindex, enum loader_hook at)
     query(ifindex, at, &tcx);
     for (i = 0; i < tcx.n; i++) {
         read_name(tcx.ids[i], name);
-        if (!is_of_a_server(name))
+        if (!is_of_a_server(loader, tcx.ids[i], name))
             break;
         behind = tcx.ids[i];
     }
@@ -124,9 +128,10 @@ int order_attach(int program, int ifindex, enum loader_hook at)
 
 /* --- what stands before ----------------------------------------------------------------- */
 
-static void add(struct loader_before *before, const char *name, uint32_t program)
+static void add(const struct loader *loader, struct loader_before *before, const char *name,
+                uint32_t program)
 {
-    if (is_of_a_server(name))
+    if (is_of_a_server(loader, program, name))
         return;
     if (!before->n++) {
         snprintf(before->name, sizeof(before->name), "%s", name);
@@ -134,25 +139,26 @@ static void add(struct loader_before *before, const char *name, uint32_t program
     }
 }
 
-static void look_at_tcx(const struct tcx *tcx, uint32_t own, struct loader_before *out)
+static void look_at_tcx(const struct loader *loader, const struct tcx *tcx, uint32_t own,
+                        struct loader_before *out)
 {
     char name[LOADER_NAME];
     uint32_t i;
 
     for (i = 0; i < tcx->n && tcx->ids[i] != own; i++) {
         read_name(tcx->ids[i], name);
-        add(out, name, tcx->ids[i]);
+        add(loader, out, name, tcx->ids[i]);
     }
 }
 
-static void look_at_filters(int ifindex, enum loader_hook at, const struct loader_tc *tc,
-                            struct loader_before *out)
+static void look_at_filters(const struct loader *loader, int ifindex, enum loader_hook at,
+                            const struct loader_tc *tc, struct loader_before *out)
 {
     struct filter_row rows[FILTERS_MOST];
     size_t n = filters_read(ifindex, at == LOADER_EGRESS, rows), i;
 
     for (i = 0; i < n && rows[i].program != tc->id; i++)
-        add(out, rows[i].name, rows[i].program);
+        add(loader, out, rows[i].name, rows[i].program);
 }
 
 /* The revision of a hook, from an older one on: a hook that was empty begins anew. */
@@ -185,7 +191,8 @@ static void order_guess(int program, int ifindex, enum loader_hook at, uint32_t 
     tc->seen = seen;
 }
 
-void order_look(int program, int ifindex, enum loader_hook at, uint32_t seen, struct loader_tc *tc)
+void order_look(const struct loader *loader, int program, int ifindex, enum loader_hook at,
+                uint32_t seen, struct loader_tc *tc)
 {
     struct loader_before before = {0};
     struct tcx tcx;
@@ -196,8 +203,8 @@ void order_look(int program, int ifindex, enum loader_hook at, uint32_t seen, st
     if (rc == -EPERM && (tc->link >= 0 || tc->revision)) /* or a filter behind TCX */
         return;
     tc->revision = tcx.revision;
-    look_at_tcx(&tcx, object_program_id(program), &before);
+    look_at_tcx(loader, &tcx, object_program_id(program), &before);
     if (tc->filter)
-        look_at_filters(ifindex, at, tc, &before);
+        look_at_filters(loader, ifindex, at, tc, &before);
     tc->before = before;
 }

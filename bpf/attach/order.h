@@ -17,11 +17,12 @@ enum { ORDER_TCX_INGRESS = 46 };
  * Attaches a program by TCX as the first one, or behind other servers' programs that are first:
  * those pass what is not theirs. A link, or -errno.
  */
-int order_attach(int program, int ifindex, enum loader_hook at);
+int order_attach(const struct loader *loader, int program, int ifindex, enum loader_hook at);
 /*
  * What stands before a program. seen: when egress has last seen a reply of the server's: where
  * CAP_NET_ADMIN is missing, a hook that has changed is known to be in order by the next one.
  */
-void order_look(int program, int ifindex, enum loader_hook at, uint32_t seen, struct loader_tc *tc);
+void order_look(const struct loader *loader, int program, int ifindex, enum loader_hook at,
+                uint32_t seen, struct loader_tc *tc);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -153,8 +154,11 @@ static int receive_message(struct loader *loader, int fd, struct message *messag
 
 static void fill_name(const struct loader *loader, struct sockaddr_un *name, unsigned int number)
 {
+    const struct attached *attached = loader->attached;
+
     *name = (struct sockaddr_un){.sun_family = AF_UNIX};
-    snprintf(name->sun_path, sizeof(name->sun_path), "%s%u", loader->attached->share_path, number);
+    snprintf(name->sun_path, sizeof(name->sun_path), "%s/%" PRIu64 "-%u", attached->share_folder,
+             attached->share_netns, number);
 }
 
 static int open_socket(void)
@@ -313,7 +317,9 @@ static bool is_flooded(struct loader *loader)
 
 int loader_listener(struct loader *loader)
 {
-    return !loader->attached || is_flooded(loader) ? -1 : loader->attached->share_socket;
+    return !loader->attached || !loader->attached->share_listens || is_flooded(loader)
+               ? -1
+               : loader->attached->share_socket;
 }
 
 void loader_serve(struct loader *loader)
@@ -339,7 +345,7 @@ static int bind_free(struct loader *loader, int fd)
         fill_name(loader, &name, number);
         loader->attached->share_number = number;
         if (bind(fd, (const struct sockaddr *)&name, sizeof(name)) == 0)
-            return chmod(name.sun_path, 0660) || listen(fd, BACKLOG) ? -errno : 0;
+            return chmod(name.sun_path, 0660) ? -errno : 0;
         if (errno != EADDRINUSE)
             return -errno;
     }
@@ -354,8 +360,8 @@ int loader_listen(struct loader *loader, const char *folder, gid_t group)
     if (fd < 0)
         return fd;
     rc = loader_netns_cookie(&netns);
-    snprintf(loader->attached->share_path, sizeof(loader->attached->share_path), "%s/%" PRIu64 "-",
-             folder, (uint64_t)netns);
+    snprintf(loader->attached->share_folder, sizeof(loader->attached->share_folder), "%s", folder);
+    loader->attached->share_netns = netns;
     before = setfsgid(group); /* of a file's group chown needs a capability that units leave out */
     rc = rc ? rc : bind_free(loader, fd);
     setfsgid((gid_t)before);
@@ -368,6 +374,14 @@ int loader_listen(struct loader *loader, const char *folder, gid_t group)
     }
     loader->attached->share_socket = fd;
     return 0;
+}
+
+void share_open(struct loader *loader)
+{
+    struct attached *attached = loader->attached;
+
+    if (attached && attached->share_socket >= 0 && !attached->share_listens)
+        attached->share_listens = listen(attached->share_socket, BACKLOG) == 0;
 }
 
 void loader_begin_to_serve(struct loader *loader)
@@ -383,8 +397,41 @@ void loader_unlisten(struct loader *loader)
     if (loader->attached->share_socket >= 0)
         discard(loader, &loader->attached->share_socket, 1); /* with the connections that wait */
     loader->attached->share_socket = -1;
+    loader->attached->share_listens = false;
     closer_stop(loader->attached->closer);
     loader->attached->closer = NULL;
+}
+
+/* --- programs of TC ---------------------------------------------------------------- */
+
+static void fill_shown(const struct loader *loader, uint32_t id, char path[PATH_MAX])
+{
+    snprintf(path, PATH_MAX, "%s/tc-%u", loader->attached->share_folder, id);
+}
+
+void share_show(struct loader *loader, enum loader_hook at)
+{
+    struct attached *attached = loader->attached;
+    char path[PATH_MAX];
+    struct sockaddr_un name;
+
+    if (!attached || attached->share_socket < 0 || attached->share_shown[at])
+        return;
+    attached->share_shown[at] = true;
+    fill_name(loader, &name, attached->share_number);
+    fill_shown(loader, object_program_id(bpf_program__fd(loader->object.tc[at])), path);
+    if (symlink(strrchr(name.sun_path, '/') + 1, path))
+        return; /* the others do not know it by its id */
+}
+
+bool share_knows(const struct loader *loader, uint32_t id)
+{
+    char path[PATH_MAX];
+
+    if (!loader->attached || loader->attached->share_socket < 0)
+        return false;
+    fill_shown(loader, id, path);
+    return access(path, F_OK) == 0;
 }
 
 /* --- the other servers --------------------------------------------------------------- */

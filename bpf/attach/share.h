@@ -17,6 +17,7 @@
 #define BPF_SHARE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "bpf/attach/attach.h"
 
@@ -34,5 +35,16 @@ bool share_lives(struct loader *loader, const struct loader_link *link);
 /* Before the link is closed: this server is not called any more. */
 void share_end(struct loader_link *link);
 void share_free(struct loader *loader);
+
+/*
+ * Before the program of this hook is attached: tells the other servers that it is of one, by a link
+ * in the folder, named by its id, to this server's socket. Names of programs they can read with
+ * CAP_SYS_ADMIN alone. Once: later a filter may forbid the system call.
+ */
+void share_show(struct loader *loader, enum loader_hook at);
+/* Whether a program is one that a server which has a socket there has shown. */
+bool share_knows(const struct loader *loader, uint32_t id);
+/* Lets others connect, once this server's programs are loaded: the answers are waited for. */
+void share_open(struct loader *loader);
 
 #endif

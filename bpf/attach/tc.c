@@ -14,6 +14,7 @@
 #include "bpf/attach/filters.h"
 #include "bpf/attach/order.h"
 #include "bpf/attach/prog_array.h"
+#include "bpf/attach/share.h"
 #include "bpf/load/object.h"
 
 enum {
@@ -145,7 +146,7 @@ static void look_before(struct loader *loader, struct loader_link *link, enum lo
 {
     const uint32_t *seen = &loader->object.way_seen[(uint32_t)link->ifindex % MC_WAY_SEEN];
 
-    order_look(program_of(loader, at), link->ifindex, at,
+    order_look(loader, program_of(loader, at), link->ifindex, at,
                at == LOADER_EGRESS ? __atomic_load_n(seen, __ATOMIC_RELAXED) : 0, &link->tc[at]);
 }
 
@@ -156,7 +157,8 @@ int loader_attach_hook(struct loader *loader, struct loader_link *link, enum loa
     if (!loader->object.tc[at] || loader_has_tc(link, at))
         return 0;
     link->tc[at] = (struct loader_tc){.link = -1};
-    fd = order_attach(program_of(loader, at), link->ifindex, at);
+    share_show(loader, at);
+    fd = order_attach(loader, program_of(loader, at), link->ifindex, at);
     if (fd < 0)
         rc = attach_filter(loader, link, at);
     else
@@ -180,6 +182,7 @@ int loader_attach_tc(struct loader *loader, struct loader_link *link)
     enum loader_hook at;
     int rc = 0, result = 0;
 
+    share_open(loader);
     link->main = loader->object.main;
     for (at = 0; at < LOADER_HOOKS; at++) {
         rc = loader_attach_hook(loader, link, at);

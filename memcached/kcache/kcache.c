@@ -388,6 +388,7 @@ static int attach_all(struct kcache *kcache, gid_t group, char *error, size_t ne
 {
     unsigned int i;
 
+    monitor_listen(kcache->monitor, group);
     /* Beside the loading of the other programs. */
     for (i = 0; i < kcache->ninterfaces; i++)
         attach_early(kcache->loader, &kcache->attached[i], LOADER_EGRESS);
@@ -395,7 +396,6 @@ static int attach_all(struct kcache *kcache, gid_t group, char *error, size_t ne
         attach_early(kcache->loader, &kcache->attached[i], LOADER_INGRESS);
     if (wait_for_programs(kcache, error, nerror))
         return -1;
-    monitor_listen(kcache->monitor, group);
     i = 0;
     while (i < kcache->ninterfaces) {
         if (!attach_interface(kcache->loader, &kcache->attached[i], kcache->mode, error, nerror)) {

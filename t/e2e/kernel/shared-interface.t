@@ -7,6 +7,7 @@ import array
 import concurrent.futures
 import contextlib
 import ctypes
+import fcntl
 import multiprocessing
 import os
 import pwd
@@ -327,6 +328,56 @@ def an_interface_that_is_created_again():
         ground.shared("they share it again, without the privilege to load programs", 2)
 
 
+def nothing_is_before(ground, number, name):
+    """Each says so at a look that comes after an address was added."""
+    before = ground.all[0].tcp.stats("bmc")["addresses_ipv4"]
+    netns.sh("ip", "addr", "add", "10.78.0.%d/32" % number, "dev", "sv0",
+             namespace=ground.pair.server)
+    for one in ground.all:
+        tap.ok(server.wait_for(lambda one=one: int(one.tcp.stats("bmc")["addresses_ipv4"]) ==
+                               int(before) + 1), "%s: a server has looked" % name)
+        tap.is_(one.tcp.stats("bmc")["sv0:before"], "none", "%s: nothing is before it" % name)
+        tap.ok("before the server's programs" not in one.server.log(),
+               "%s: the log is silent" % name)
+
+
+@tap.case
+def their_programs_on_tc():
+    """Servers know each other's without CAP_SYS_ADMIN, with which they could read their names."""
+    with Ground() as ground:
+        for _ in range(2):
+            ground.add("native", True, prefix=("setpriv", "--bounding-set", "-sys_admin"))
+        first, second = ground.all
+        nothing_is_before(ground, 1, "two servers")
+        for program in netns.tc_programs("sv0", ground.pair.server):
+            if isinstance(program, int):
+                netns.cut(program, "sv0", ground.pair.server)
+        tap.ok(server.wait_for(lambda: all(len(netns.tc_programs("sv0", ground.pair.server, [hook]))
+                                           >= 2 for hook in ("ingress", "egress"))),
+               "both are attached again, in whatever order")
+        nothing_is_before(ground, 2, "attached again")
+        shown = links(ground.pair.server)
+        tap.is_(len(shown), 4, "each has shown its programs of both directions")
+        first.server.kill()
+        again(first)
+        left = links(ground.pair.server)
+        tap.ok(len(left) == 4 and len(left & shown) == 2,
+               "what one has shown that has ended is removed when another starts")
+
+
+@tap.case
+def a_stuck_process_has_the_lock():
+    with Ground() as ground, open(os.path.join(FOLDER, "lock"), "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        one = ground.add()
+        tap.like(one.server.log(), "bmc: no other server can share its interfaces: no socket in "
+                 "%s: Connection timed out .a stuck process has the folder's lock: "
+                 "`fuser -v %s/lock` names it; end it" % (FOLDER, FOLDER),
+                 "a server does not wait for ever, and says whom to end")
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        fresh(one, b"v", "it works alone")
+
+
 @tap.case
 def ports_in_use():
     with Ground() as ground:
@@ -347,6 +398,13 @@ def sockets(namespace):
         cookie, = struct.unpack("Q", some.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, 8))
     return sorted(os.path.join(FOLDER, each) for each in os.listdir(FOLDER)
                   if each.startswith("%d-" % cookie))
+
+
+def links(namespace):
+    """What the servers of a network namespace have shown of their programs."""
+    own = {os.path.basename(path) for path in sockets(namespace)}
+    return {each for each in os.listdir(FOLDER) if each.startswith("tc-")
+            and os.readlink(os.path.join(FOLDER, each)) in own}
 
 
 def become(user, group, capable):
