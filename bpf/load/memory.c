@@ -61,8 +61,9 @@ static int start(struct inner *inner, struct inner_job job)
 }
 
 /* Makes a map of `size` bytes, maps it at `addr` and puts it into `outer`. 0 or -errno. */
-static int add(struct inner *inner, int outer, uint32_t index, void *addr, uint32_t size)
+static int add(struct loader *loader, const char *outer, uint32_t index, void *addr, uint32_t size)
 {
+    struct inner *inner = &loader->inner;
     int fd =
         size == MC_EXTENT_BYTES ? __atomic_exchange_n(&inner->first, -1, __ATOMIC_RELAXED) : -1;
     int rc;
@@ -76,23 +77,19 @@ static int add(struct inner *inner, int outer, uint32_t index, void *addr, uint3
         close(fd);
         return rc;
     }
-    return start(inner, (struct inner_job){.index = index, .outer = outer, .fd = fd});
-}
-
-static int add_to(struct loader *loader, const char *outer, uint32_t index, void *addr,
-                  uint32_t size)
-{
-    return add(&loader->inner, bpf_map__fd(object_map(&loader->object, outer)), index, addr, size);
+    return start(inner, (struct inner_job){.index = index,
+                                           .outer = bpf_map__fd(object_map(&loader->object, outer)),
+                                           .fd = fd});
 }
 
 int loader_map_extent(struct loader *loader, uint32_t index, void *addr)
 {
-    return add_to(loader, "heap", index, addr, MC_EXTENT_BYTES);
+    return add(loader, "heap", index, addr, MC_EXTENT_BYTES);
 }
 
 int loader_map_table(struct loader *loader, uint32_t index, void *addr)
 {
-    return add_to(loader, "table", index, addr, MC_TABLE_BYTES);
+    return add(loader, "table", index, addr, MC_TABLE_BYTES);
 }
 
 int inner_finish(struct inner *inner)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* none: replaces the kernel path in a build with --disable-bmc. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 #include <stdio.h>
 
 #include "kcache/kcache.h"
@@ -7,121 +8,95 @@
 struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach, char *error,
                            size_t nerror)
 {
-    (void)options;
-    (void)reach;
     snprintf(error, nerror, "this build has no kernel path (configured with --disable-bmc)");
     return NULL;
 }
 
 struct mc_control *kcache_control(struct kcache *kcache)
 {
-    (void)kcache;
     return NULL;
 }
 
 struct provider *kcache_provider(struct kcache *kcache)
 {
-    (void)kcache;
     return NULL;
 }
 
 struct boundaries *kcache_boundaries(struct kcache *kcache)
 {
-    (void)kcache;
     return NULL;
 }
 
 struct xsk *kcache_rings(struct kcache *kcache, size_t *n)
 {
-    (void)kcache;
     *n = 0;
     return NULL;
 }
 
 int kcache_know_socket(struct kcache *kcache, int socket)
 {
-    (void)kcache;
-    (void)socket;
     return 0;
 }
 
 int kcache_attach(struct kcache *kcache, const struct kcache_served *served, char *error,
                   size_t nerror)
 {
-    (void)served;
     kcache_open(NULL, 0, error, nerror);
-    (void)kcache;
     return -1;
 }
 
 int kcache_reload(struct kcache *kcache, char *error, size_t nerror)
 {
-    (void)kcache;
-    (void)error;
-    (void)nerror;
     return 0;
 }
 
 void kcache_renew_lease(struct kcache *kcache)
 {
-    (void)kcache;
 }
 
 void kcache_detach(struct kcache *kcache)
 {
-    (void)kcache;
 }
 
 uint64_t kcache_capabilities(const struct kcache *kcache)
 {
-    (void)kcache;
     return 0;
 }
 
 int kcache_start(struct kcache *kcache)
 {
-    (void)kcache;
     return 0;
 }
 
 void kcache_close(struct kcache *kcache)
 {
-    (void)kcache;
 }
 
 void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
 {
-    (void)kcache;
     *out = (struct kcache_stats){0};
 }
 
 void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
 {
-    (void)kcache;
-    (void)row;
-    (void)context;
 }
 
 const char *kcache_missing(const struct kcache_options *options)
 {
-    (void)options;
     return NULL;
 }
 
 void kcache_look(struct kcache *kcache, struct iface_view *out)
 {
-    (void)kcache;
     *out = (struct iface_view){0};
 }
 
 void kcache_describe(const struct iface_view *view, char *text, size_t size)
 {
-    (void)view;
     if (size)
         text[0] = '\0';
 }
 
 void kcache_reset_stats(struct kcache *kcache)
 {
-    (void)kcache;
 }
