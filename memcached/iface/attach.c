@@ -173,24 +173,9 @@ int attach_deferred_tc(struct loader *loader, struct attachment *at)
     return loader_attach_tc(loader, &at->link);
 }
 
-bool attach_has_tc(const struct attachment *at)
-{
-    return loader_has_tc(&at->link, at->link.main);
-}
-
-bool attach_has_egress(const struct attachment *at)
-{
-    return loader_has_tc(&at->link, LOADER_EGRESS);
-}
-
 bool attach_has_filter(const struct attachment *at)
 {
     return at->link.tc[LOADER_INGRESS].filter || at->link.tc[LOADER_EGRESS].filter;
-}
-
-bool attach_has_ingress(const struct attachment *at)
-{
-    return loader_has_tc(&at->link, LOADER_INGRESS);
 }
 
 /*
@@ -219,7 +204,7 @@ void attach_early(struct loader *loader, struct attachment *at, enum loader_hook
 
     if (loader_is_chain(loader) || loader_wait_hook(loader, hook))
         return;
-    if (hook == LOADER_INGRESS && attach_has_egress(at))
+    if (hook == LOADER_INGRESS && loader_has_tc(&at->link, LOADER_EGRESS))
         loader_attach_hook(loader, &at->link, hook);
     if (hook == LOADER_EGRESS && link_read(at->link.ifindex, &link) == 0 &&
         !diagnosis_unfit(&link, why, sizeof(why)))
@@ -229,7 +214,7 @@ void attach_early(struct loader *loader, struct attachment *at, enum loader_hook
 int attach_interface(struct loader *loader, struct attachment *at, enum iface_mode mode,
                      char *error, size_t nerror)
 {
-    bool learned = attach_has_egress(at);
+    bool learned = loader_has_tc(&at->link, LOADER_EGRESS);
     struct link_info link;
     char why[WHY_MAX];
     int rc = link_read(at->link.ifindex, &link);
@@ -251,9 +236,10 @@ int attach_interface(struct loader *loader, struct attachment *at, enum iface_mo
     }
     at->strips_tags = link.strips_tags;
     rc = loader_attach_tc(loader, &at->link);
-    if (rc && (at->tc_alone || loader_tcp_slots(loader) || !attach_has_egress(at))) {
+    if (rc &&
+        (at->tc_alone || loader_tcp_slots(loader) || !loader_has_tc(&at->link, LOADER_EGRESS))) {
         snprintf(error, nerror, "bmc: %s: TC %s refuses the program: %s", at->name,
-                 attach_has_egress(at) ? "ingress" : "egress", strerror(-rc));
+                 loader_has_tc(&at->link, LOADER_EGRESS) ? "ingress" : "egress", strerror(-rc));
         attach_remove(at);
         return -1;
     }
@@ -289,11 +275,6 @@ bool attach_is_unfit(const struct attachment *at, char *why, size_t nwhy)
 
     return at->link.xdp >= 0 && !at->link.generic && link_read(at->link.ifindex, &link) == 0 &&
            diagnosis_native_unfit(&link, why, nwhy);
-}
-
-void attach_remove_xdp(struct attachment *at)
-{
-    loader_detach_xdp(&at->link);
 }
 
 int attach_remove(struct attachment *at)

@@ -56,17 +56,9 @@ void attach_order(const struct loader *loader, struct attachment *attachments, s
 int attach_deferred_tc(struct loader *loader, struct attachment *at);
 /* Whether the interface has changed so that the mode no longer works; `why` says why. */
 bool attach_is_unfit(const struct attachment *at, char *why, size_t nwhy);
-/* Detaches XDP only: attach_interface can attach that again without privileges. */
-void attach_remove_xdp(struct attachment *at);
 /* Detaches all programs. 0, or -errno if a TC filter stays (loader_detach). */
 int attach_remove(struct attachment *at);
-/* Whether the required TC program is attached. */
-bool attach_has_tc(const struct attachment *at);
-/* Whether TC egress is attached and sees the server's replies; without it nothing is answered. */
-bool attach_has_egress(const struct attachment *at);
 /* Whether a TC filter is attached, which outlives the process unless it is removed. */
 bool attach_has_filter(const struct attachment *at);
-/* Whether TC ingress is attached behind XDP. */
-bool attach_has_ingress(const struct attachment *at);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <linux/if_addr.h>
+#include <linux/if_arp.h>
 #include <linux/if_ether.h>
 #include <linux/if_link.h>
 #include <stdlib.h>
@@ -71,12 +72,14 @@ static uint32_t tag_of(struct netlink attributes)
 
 static struct hostnet_link read_link(const struct ifinfomsg *info, struct netlink attributes)
 {
-    struct hostnet_link link = {.ifindex = info->ifi_index,
-                                .up = info->ifi_flags & IFF_UP,
-                                .kind = kind_of(attributes),
-                                .mtu = netlink_u32(netlink_find(attributes, IFLA_MTU), 0),
-                                .master =
-                                    (int)netlink_u32(netlink_find(attributes, IFLA_MASTER), 0)};
+    struct hostnet_link link = {
+        .ifindex = info->ifi_index,
+        .up = info->ifi_flags & IFF_UP,
+        .loopback = info->ifi_flags & IFF_LOOPBACK,
+        .ethernet = info->ifi_type == ARPHRD_ETHER || info->ifi_type == ARPHRD_LOOPBACK,
+        .kind = kind_of(attributes),
+        .mtu = netlink_u32(netlink_find(attributes, IFLA_MTU), 0),
+        .master = (int)netlink_u32(netlink_find(attributes, IFLA_MASTER), 0)};
     struct netlink mac = netlink_find(attributes, IFLA_ADDRESS);
 
     if (link.kind == HOSTNET_VLAN)
@@ -356,22 +359,40 @@ static void mark_reachable(struct hostnet *hostnet, const struct hostnet_scope *
         height++;
 }
 
-static bool is_wanted(const struct hostnet_scope *scope, const struct hostnet_address *address)
+/* Whether the server listens on an address: not, on all of its family, or on this one. */
+enum wanted { WANTED_NOT, WANTED_BY_ALL, WANTED };
+
+/* Of 127.0.0.0/8, which is lo's as a whole. */
+static bool is_loopback_v4(const struct in6_addr *address)
 {
-    struct in6_addr wanted = {{{[10] = 0xff, [11] = 0xff}}}, all = wanted;
+    return IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127;
+}
+
+static enum wanted is_wanted(const struct hostnet_scope *scope,
+                             const struct hostnet_address *address)
+{
+    struct in6_addr own = {{{[10] = 0xff, [11] = 0xff}}}, all = own;
+    enum wanted wanted = WANTED_NOT;
     size_t i;
 
     if (address->family == AF_INET) {
-        memcpy(&wanted.s6_addr[12], address->local, 4);
+        memcpy(&own.s6_addr[12], address->local, 4);
     } else {
-        memcpy(&wanted, address->local, sizeof(wanted));
+        memcpy(&own, address->local, sizeof(own));
         all = in6addr_any;
     }
-    for (i = 0; i < scope->nlisten; i++)
-        if (IN6_ARE_ADDR_EQUAL(&scope->listen[i], &wanted) ||
-            IN6_ARE_ADDR_EQUAL(&scope->listen[i], &all))
-            return true;
-    return false;
+    for (i = 0; i < scope->nlisten && wanted != WANTED; i++)
+        if (IN6_ARE_ADDR_EQUAL(&scope->listen[i], &own))
+            wanted = WANTED;
+        else if (IN6_ARE_ADDR_EQUAL(&scope->listen[i], &all))
+            wanted = WANTED_BY_ALL;
+    return wanted;
+}
+
+static bool is_link_local(const struct hostnet_address *address)
+{
+    return address->family == AF_INET6 && address->local[0] == 0xfe &&
+           (address->local[1] & 0xc0) == 0x80;
 }
 
 /*
@@ -383,12 +404,10 @@ static bool is_ours(const struct hostnet *hostnet, const struct hostnet_scope *s
                     const struct hostnet_address *address)
 {
     const struct hostnet_link *link = hostnet_link(hostnet, address->ifindex);
-    struct in6_addr v6;
 
     if (!link || in_vrf(hostnet, link) || address->tentative || !is_wanted(scope, address))
         return false;
-    memcpy(&v6, address->local, sizeof(v6));
-    return address->family == AF_INET || (link->up && !IN6_IS_ADDR_LINKLOCAL(&v6));
+    return address->family == AF_INET || (link->up && !is_link_local(address));
 }
 
 /* False: there is no room. */
@@ -517,6 +536,66 @@ size_t hostnet_ports(const struct hostnet *hostnet, const struct hostnet_scope *
 
         if (link->master && is_attached(scope, link->master) && !is_attached(scope, link->ifindex))
             out[n++] = (struct mc_way_port){(uint32_t)link->ifindex, (uint32_t)link->master};
+    }
+    return n;
+}
+
+/* --- bmc=auto -------------------------------------------------------------------------- */
+
+bool hostnet_is_loopback(const struct hostnet_scope *scope)
+{
+    size_t i;
+
+    for (i = 0; i < scope->nlisten; i++)
+        if (!is_loopback_v4(&scope->listen[i]) && !IN6_IS_ADDR_LOOPBACK(&scope->listen[i]))
+            return false;
+    return scope->nlisten > 0;
+}
+
+static bool carries(const struct hostnet_scope *scope, const struct hostnet_link *link,
+                    const struct hostnet_address *address, bool with_lo)
+{
+    const enum wanted wanted = is_wanted(scope, address);
+    size_t i;
+
+    if (!link || !link->up)
+        return false;
+    if (address->family == AF_INET && address->local[0] == 127)
+        for (i = 0; i < scope->nlisten; i++)
+            if (is_loopback_v4(&scope->listen[i]))
+                return true;
+    return wanted == WANTED || (link->loopback ? with_lo : wanted && !is_link_local(address));
+}
+
+/* The interface itself, or the one below it if it is a VLAN in this network namespace. */
+static const struct hostnet_link *lowest(const struct hostnet *hostnet,
+                                         const struct hostnet_link *link)
+{
+    const struct hostnet_link *below = link;
+    unsigned int height;
+
+    for (height = 0; below && below->kind == HOSTNET_VLAN && height < STACK_DEPTH_MAX; height++) {
+        link = below;
+        below = hostnet_link(hostnet, link->lower);
+    }
+    return below ? below : link;
+}
+
+size_t hostnet_carriers(const struct hostnet *hostnet, const struct hostnet_scope *scope,
+                        bool with_lo, char (*names)[IF_NAMESIZE], size_t max)
+{
+    const struct hostnet_link *link;
+    size_t n = 0, i, j;
+
+    for (i = 0; i < hostnet->naddresses && n < max; i++) {
+        link = hostnet_link(hostnet, hostnet->addresses[i].ifindex);
+        if (!carries(scope, link, &hostnet->addresses[i], with_lo))
+            continue;
+        link = lowest(hostnet, link);
+        for (j = 0; j < n && strcmp(names[j], link->name) != 0;)
+            j++;
+        if (link->ethernet && j == n)
+            memcpy(names[n++], link->name, IF_NAMESIZE);
     }
     return n;
 }

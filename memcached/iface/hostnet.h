@@ -35,7 +35,8 @@ struct hostnet_link {
     uint32_t mtu;
     uint64_t mac; /* as in struct mc_local */
     char name[IF_NAMESIZE];
-    bool up;
+    bool up, loopback;
+    bool ethernet; /* its frames have an Ethernet header, or lo's, which looks like one */
     bool has_mac;
     /* Of hostnet_local: what comes in by an attached interface with these tags is its packet. */
     bool reachable;
@@ -96,6 +97,17 @@ struct hostnet_scope {
  */
 size_t hostnet_local(struct hostnet *hostnet, const struct hostnet_scope *scope,
                      struct mc_local *out);
+
+/*
+ * bmc=auto: finds the names of the interfaces that carry an address of the scope; for a wildcard
+ * address, those that are up and have an address, without lo and without link-local addresses,
+ * which every interface has. A VLAN is replaced by the interface below it, which sees the frames of
+ * both. with_lo: adds lo, by which this machine reaches itself. Returns how many, at most `max`.
+ */
+size_t hostnet_carriers(const struct hostnet *hostnet, const struct hostnet_scope *scope,
+                        bool with_lo, char (*names)[IF_NAMESIZE], size_t max);
+/* Whether the scope has loopback addresses alone, which no other machine can reach. */
+bool hostnet_is_loopback(const struct hostnet_scope *scope);
 
 /*
  * Finds the interfaces whose replies leave by an attached one: its members, such as a bond's ports,

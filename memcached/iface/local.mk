@@ -3,7 +3,6 @@
 iface_srcs = memcached/iface/iface.h
 if ENABLE_BMC
 iface_srcs += memcached/iface/attach.c memcached/iface/attach.h
-iface_srcs += memcached/iface/auto.c memcached/iface/auto.h
 iface_srcs += memcached/iface/diagnosis.c memcached/iface/diagnosis.h
 iface_srcs += memcached/iface/driver.c memcached/iface/driver.h
 iface_srcs += memcached/iface/hostnet.c memcached/iface/hostnet.h

@@ -207,7 +207,7 @@ static void update_programs(struct monitor *monitor)
 
         generic |= watched->at->link.generic;
         if (watched->at->link.xdp >= 0)
-            tc_follows &= attach_has_ingress(watched->at);
+            tc_follows &= loader_has_tc(&watched->at->link, LOADER_INGRESS);
         alone |= watched->at->tc_alone;
         unwatched |= watched->state == IFACE_DETACHED || watched->state == IFACE_GIVEN_UP;
     }
@@ -252,9 +252,9 @@ static void attach_tc_if_needed(struct monitor *monitor)
 
 static bool is_complete(const struct watched *watched)
 {
-    bool tc = attach_has_tc(watched->at);
+    bool tc = loader_has_tc(&watched->at->link, watched->at->link.main);
 
-    return attach_has_egress(watched->at) &&
+    return loader_has_tc(&watched->at->link, LOADER_EGRESS) &&
            (watched->at->link.xdp >= 0 || (watched->at->tc_alone && tc));
 }
 
@@ -346,7 +346,7 @@ static void try_to_attach(struct monitor *monitor, struct watched *watched, time
 /* Attaches XDP once more, at this time, in the mode that works now. */
 static void attach_anew(struct monitor *monitor, struct watched *watched, time_t when)
 {
-    attach_remove_xdp(watched->at);
+    loader_detach_xdp(&watched->at->link);
     watched->retry = when;
     watched->wait_s = 1;
     change_state(monitor, watched, IFACE_DETACHED);
@@ -479,7 +479,7 @@ static void view_interface(const struct watched *watched, struct iface *out)
     snprintf(out->name, sizeof(out->name), "%s", watched->at->name);
     out->xdp_native = link->xdp >= 0 && !link->generic;
     out->xdp_generic = link->xdp >= 0 && link->generic;
-    out->tc = attach_has_tc(watched->at);
+    out->tc = loader_has_tc(&watched->at->link, watched->at->link.main);
     out->tc_deferred = watched->at->tc_deferred;
     out->nservers = link->nservers ? link->nservers : 1;
     out->state = watched->state;
@@ -643,6 +643,20 @@ struct monitor *monitor_open(struct loader *loader, enum iface_mode mode,
     return monitor;
 }
 
+size_t monitor_carriers(const struct monitor *monitor, bool with_lo, char (*names)[IF_NAMESIZE],
+                        size_t max)
+{
+    const struct hostnet_scope scope = {.listen = monitor->listen, .nlisten = monitor->nlisten};
+
+    return hostnet_carriers(&monitor->hostnet, &scope, with_lo, names, max);
+}
+
+bool monitor_is_loopback(const struct monitor *monitor)
+{
+    return hostnet_is_loopback(
+        &(struct hostnet_scope){.listen = monitor->listen, .nlisten = monitor->nlisten});
+}
+
 void monitor_listen(struct monitor *monitor, gid_t group)
 {
     int lock = runfolder_enter(DIAGNOSIS_FOLDER);
@@ -672,7 +686,8 @@ void monitor_watch(struct monitor *monitor, struct attachment *attachments, size
         link = hostnet_link(&monitor->hostnet, attachments[i].link.ifindex);
         watched->up = link && link->up;
         watched->state = watched->up ? IFACE_UP : IFACE_DOWN;
-        monitor->attached |= attach_has_egress(watched->at) || watched->at->link.xdp >= 0;
+        monitor->attached |=
+            loader_has_tc(&watched->at->link, LOADER_EGRESS) || watched->at->link.xdp >= 0;
     }
     publish(monitor);
     update_view(monitor);

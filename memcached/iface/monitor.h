@@ -24,6 +24,14 @@ struct monitor *monitor_open(struct loader *loader, enum iface_mode mode,
                              const struct in6_addr *listen, size_t nlisten, char *error,
                              size_t nerror);
 /*
+ * bmc=auto: finds the names of the interfaces that carry a listening address, at most `max`, as
+ * hostnet_carriers does. Before the thread runs.
+ */
+size_t monitor_carriers(const struct monitor *monitor, bool with_lo, char (*names)[IF_NAMESIZE],
+                        size_t max);
+/* Whether no other machine can reach a listening address. */
+bool monitor_is_loopback(const struct monitor *monitor);
+/*
  * From now on other servers can share the interfaces, and wait for the thread's answers: those of
  * root and of this group, that of the user which the server becomes. Without it none are shared; if
  * it fails, it logs why. Once, before XDP is attached.

@@ -46,16 +46,10 @@ static bool add_prefix(struct sources *sources, const struct prefix *prefix)
     return true;
 }
 
-/* Adds a prefix or a keyword for several. False: a wrong word, or no memory. */
+/* Adds a prefix or a keyword. False: a wrong word, or no memory. */
 static bool add_word(struct sources *sources, const char *word)
 {
-    static const struct {
-        const char *word, *prefix;
-    } known[] = {
-        {"all", "0.0.0.0/0"},
-        {"all", "::/0"},
-    };
-    bool found = false, right = true;
+    static const struct prefix all[] = {{.six = false}, {.six = true}};
     struct prefix prefix;
 
     if (strcmp(word, "local") == 0) {
@@ -63,13 +57,9 @@ static bool add_word(struct sources *sources, const char *word)
         return true;
     }
     sources->other = true;
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (strcmp(known[i].word, word) == 0) {
-            found = true;
-            right &= prefix_parse(known[i].prefix, &prefix) && add_prefix(sources, &prefix);
-        }
-    }
-    return found ? right : prefix_parse(word, &prefix) && add_prefix(sources, &prefix);
+    if (strcmp(word, "all") == 0)
+        return add_prefix(sources, &all[0]) && add_prefix(sources, &all[1]);
+    return prefix_parse(word, &prefix) && add_prefix(sources, &prefix);
 }
 
 /* Adds a word of a file. NULL, or what is wrong with it. */

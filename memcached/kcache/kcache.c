@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "bpf/load/load.h"
 #include "iface/attach.h"
-#include "iface/auto.h"
 #include "iface/link.h"
 #include "iface/monitor.h"
 #include "iface/rings.h"
@@ -325,13 +324,13 @@ static void update_tc_follows(struct kcache *kcache)
     unsigned int i;
 
     for (i = 0; i < kcache->ninterfaces; i++) {
-        everywhere &= attach_has_ingress(&kcache->attached[i]);
+        everywhere &= loader_has_tc(&kcache->attached[i].link, LOADER_INGRESS);
         alone |= kcache->attached[i].tc_alone;
     }
     loader_set_tc(kcache->loader, everywhere, alone);
 }
 
-static void add_automatic(struct kcache *kcache, const struct in6_addr *addresses, size_t n)
+static void add_automatic(struct kcache *kcache)
 {
     char names[IFACE_MAX + 1][IF_NAMESIZE], ignored[128];
     const struct attachment *other;
@@ -340,7 +339,7 @@ static void add_automatic(struct kcache *kcache, const struct in6_addr *addresse
     bool above;
 
     /* The chain has to see writes of this machine's own clients as well. */
-    found = auto_interfaces(addresses, n, names, IFACE_MAX + 1, kcache->chain.wanted);
+    found = monitor_carriers(kcache->monitor, kcache->chain.wanted, names, IFACE_MAX + 1);
     for (i = 0; i < found; i++) {
         if (is_listed(kcache, names[i]))
             continue;
@@ -364,10 +363,10 @@ static void add_automatic(struct kcache *kcache, const struct in6_addr *addresse
 }
 
 /* Logs the interfaces on which the chain does not see writes. */
-static void log_unwatched(const struct kcache *kcache, const struct in6_addr *addresses, size_t n)
+static void log_unwatched(const struct kcache *kcache)
 {
     char names[IFACE_MAX][IF_NAMESIZE], text[IFACE_MAX * IF_NAMESIZE * 2];
-    size_t found = auto_interfaces(addresses, n, names, IFACE_MAX, true), used = 0, i;
+    size_t found = monitor_carriers(kcache->monitor, true, names, IFACE_MAX), used = 0, i;
 
     text[0] = '\0';
     for (i = 0; i < found; i++)
@@ -445,11 +444,10 @@ static void log_answered(const struct kcache *kcache, const struct kcache_served
 enum { LO = 1 /* the index of lo in every network namespace */ };
 
 /* Warns of interfaces by which no address of the server's can be reached. */
-static void warn_unreachable(const struct kcache *kcache, const struct kcache_served *served)
+static void warn_unreachable(const struct kcache *kcache)
 {
     for (unsigned int i = 0; i < kcache->ninterfaces; i++)
-        if (kcache->attached[i].link.ifindex != LO &&
-            auto_is_loopback_alone(served->addresses, served->n))
+        if (kcache->attached[i].link.ifindex != LO && monitor_is_loopback(kcache->monitor))
             log_write("bmc: %s: the server listens on loopback addresses alone, which nobody can "
                       "reach by this interface: add an address of its own to -l, or use bmc=lo",
                       kcache->attached[i].name);
@@ -470,18 +468,16 @@ static void note_others(struct kcache *kcache, const char *others)
 static int attach(struct kcache *kcache, const struct kcache_served *served, char *error,
                   size_t nerror)
 {
-    const struct in6_addr *addresses = served->addresses;
-    size_t n = served->n;
-
     if (kcache->answers_tcp && !served->tcp_port) {
         snprintf(error, nerror, "bmc: tcp=on needs a TCP port without TLS");
         return -1;
     }
-    kcache->monitor = monitor_open(kcache->loader, kcache->mode, addresses, n, error, nerror);
+    kcache->monitor =
+        monitor_open(kcache->loader, kcache->mode, served->addresses, served->n, error, nerror);
     if (!kcache->monitor)
         return -1;
     if (kcache->automatic)
-        add_automatic(kcache, addresses, n);
+        add_automatic(kcache);
     snprintf(error, nerror,
              "bmc=auto: no interface has an address that %s is served on: name one, like bmc=eth0",
              served->udp_port ? "UDP" : "TCP");
@@ -501,12 +497,12 @@ static int attach(struct kcache *kcache, const struct kcache_served *served, cha
     open_ports(kcache, served->udp_port, served->tcp_port);
     loader_invalidate_all(kcache->loader, 0);
     if (kcache->chain.wanted)
-        log_unwatched(kcache, addresses, n);
+        log_unwatched(kcache);
     if (kcache->answers_tcp) {
         tcp_follow(&kcache->tcp);
         log_answered(kcache, served);
     }
-    warn_unreachable(kcache, served);
+    warn_unreachable(kcache);
     note_others(kcache, served->others);
     return 0;
 }

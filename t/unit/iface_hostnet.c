@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <linux/if_addr.h>
+#include <linux/if_arp.h>
 #include <linux/if_ether.h>
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
@@ -68,7 +69,8 @@ struct link {
     const char *name, *kind;
     int lower, master;
     uint16_t vlan;
-    bool ad, down, elsewhere;
+    bool ad, down, elsewhere, loopback;
+    bool bare; /* no Ethernet header */
     uint32_t mtu;
 };
 
@@ -88,7 +90,12 @@ static void put_kind(struct message *message, const struct link *link)
 /* Its MAC address is 02:00:00:00:00:INDEX. */
 static void make_link(struct message *message, uint16_t type, const struct link *link)
 {
-    const struct ifinfomsg info = {.ifi_index = link->index, .ifi_flags = link->down ? 0 : IFF_UP};
+    const struct ifinfomsg info = {.ifi_type = link->bare       ? ARPHRD_NONE
+                                               : link->loopback ? ARPHRD_LOOPBACK
+                                                                : ARPHRD_ETHER,
+                                   .ifi_index = link->index,
+                                   .ifi_flags = (link->down ? 0u : (unsigned int)IFF_UP) |
+                                                (link->loopback ? (unsigned int)IFF_LOOPBACK : 0)};
     const unsigned char mac[6] = {2, 0, 0, 0, 0, (unsigned char)link->index};
     const uint32_t zero = 0;
 
@@ -482,6 +489,78 @@ static void test_malformed(void)
     hostnet_fini(&hostnet);
 }
 
+/* --- bmc=auto -------------------------------------------------------------------------- */
+
+/* The interfaces of bmc=auto for a server that listens on `listen`, or on everything, in a line. */
+static const char *carriers(const struct hostnet *hostnet, const char *listen, bool with_lo)
+{
+    static char line[128];
+    struct in6_addr addresses[2] = {{{{0}}}, {{{[10] = 0xff, [11] = 0xff}}}};
+    struct hostnet_scope scope = {.listen = addresses, .nlisten = 2};
+    char names[3][IF_NAMESIZE];
+    size_t n, i;
+
+    if (listen) {
+        inet_pton(AF_INET6, listen, &addresses[0]);
+        scope.nlisten = 1;
+    }
+    n = hostnet_carriers(hostnet, &scope, with_lo, names, 3);
+    line[0] = '\0';
+    for (i = 0; i < n; i++)
+        snprintf(line + strlen(line), sizeof(line) - strlen(line), "%s%s", i ? " " : "", names[i]);
+    return line;
+}
+
+static void test_carriers(void)
+{
+    static const struct {
+        bool with_lo;
+        const char *listen, *want, *name;
+    } rows[] = {
+        {false, NULL, "eth0 eth1",
+         "all that are up, have an address and an Ethernet header, without lo"},
+        {true, NULL, "lo eth0 eth1", "with lo that, too"},
+        {false, "::ffff:0.0.0.0", "eth0 eth1", "for all of IPv4 those with such an address"},
+        {false, "::", "eth0", "for all of IPv6 those with one that is not link-local"},
+        {false, "fe80::1", "eth1", "a link-local address that is named counts"},
+        {false, "::ffff:10.0.5.1", "eth0", "a VLAN is replaced by what is below it"},
+        {false, "::ffff:127.0.0.9", "lo", "all of 127.0.0.0/8 is lo's"},
+        {false, "::1", "lo", "so is ::1"},
+        {false, "::ffff:10.0.3.1", "", "none for an address of an interface that is down"},
+        {false, "::ffff:10.0.7.1", "eth5.9", "a VLAN whose interface below is elsewhere stays"},
+    };
+    struct hostnet hostnet;
+
+    hostnet_init(&hostnet);
+    LINK(.index = 1, .name = "lo", .loopback = true);
+    LINK(.index = 2, .name = "eth0");
+    LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .vlan = 5, .lower = 2);
+    LINK(.index = 4, .name = "eth1");
+    LINK(.index = 5, .name = "eth2", .down = true);
+    LINK(.index = 6, .name = "wg0", .bare = true);
+    ADDRESS(1, "127.0.0.1", 0);
+    ADDRESS(2, "10.0.2.1", 0);
+    ADDRESS(3, "10.0.5.1", 0);
+    ADDRESS(4, "10.0.4.1", 0);
+    ADDRESS(5, "10.0.3.1", 0);
+    ADDRESS(6, "10.0.6.1", 0);
+    ADDRESS(1, "::1", 0);
+    ADDRESS(3, "fd00::5", 0);
+    ADDRESS(4, "fe80::1", 0);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *got;
+
+        if (i + 1 == sizeof(rows) / sizeof(rows[0])) {
+            LINK(.index = 7, .name = "eth5.9", .kind = "vlan", .vlan = 9, .lower = 2,
+                 .elsewhere = true);
+            ADDRESS(7, "10.0.7.1", 0);
+        }
+        got = carriers(&hostnet, rows[i].listen, rows[i].with_lo);
+        ok(strcmp(got, rows[i].want) == 0, "bmc=auto: %s: %s", rows[i].name, got);
+    }
+    hostnet_fini(&hostnet);
+}
+
 int main(void)
 {
     test_addresses();
@@ -490,6 +569,7 @@ int main(void)
     test_vlans();
     test_mtu();
     test_ports();
+    test_carriers();
     test_many();
     test_malformed();
     return done();
