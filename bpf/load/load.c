@@ -22,8 +22,6 @@
 #include "bpf/load/refusal.h"
 #include "bpf/load/tcp.h"
 
-enum { VERIFIER_LOG = 16 << 20 }; /* bytes; used only when a load fails */
-
 /* Silences libbpf: the caller reports errors by their values. */
 static int print_nothing(enum libbpf_print_level level, const char *format, va_list args)
 {
@@ -201,8 +199,9 @@ static struct loader *open_either(enum object_kind kind, bool has_rings,
                                   const struct loader_guard *guard, char *error, size_t nerror)
 {
     struct loader *loader = calloc(1, sizeof(*loader));
-    char *log = calloc(1, VERIFIER_LOG);
-    LIBBPF_OPTS(bpf_object_open_opts, opts, .kernel_log_buf = log, .kernel_log_size = VERIFIER_LOG);
+    const size_t nlog = refusal_log_bytes();
+    char *log = calloc(1, nlog);
+    LIBBPF_OPTS(bpf_object_open_opts, opts, .kernel_log_buf = log, .kernel_log_size = nlog);
     int rc;
 
     if (!loader || !log) {
@@ -254,16 +253,17 @@ int loader_wait_hook(struct loader *loader, enum loader_hook hook)
 
 int loader_wait(struct loader *loader, char *error, size_t nerror)
 {
-    char *log = calloc(1, VERIFIER_LOG), none[1] = "";
-    int rc = object_finish(&loader->object, log, VERIFIER_LOG);
+    const size_t nlog = refusal_log_bytes();
+    char *log = calloc(1, nlog), none[1] = "";
+    int rc = object_finish(&loader->object, log, nlog);
 
     rc = rc ? rc : inner_finish(&loader->inner);
     if (rc) {
         refusal_explain(rc, log ? log : none, error, nerror);
     } else {
-        rc = tcp_finish(loader);
+        rc = tcp_finish(loader, log, nlog);
         if (rc)
-            tcp_explain(rc, error, nerror);
+            tcp_explain(rc, log ? log : none, error, nerror);
     }
     free(log);
     return rc;

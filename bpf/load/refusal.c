@@ -2,14 +2,17 @@
 #include "bpf/load/refusal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 enum { BPF_NO_COMMAND = 0xffff, NAMES_MAX = 64 };
+enum { LOG_BYTES = 16 << 20, LOG_BYTES_KEPT = 256 << 20 /* of which the kernel touches few */ };
 
 /* What /proc/self/status says. */
 struct status {
@@ -113,8 +116,32 @@ static bool is_confidential(void)
     return is;
 }
 
-/* The verifier's error: the last line before its count of instructions. */
-static const char *verifier_error(char *log)
+size_t refusal_log_bytes(void)
+{
+    return getenv("BPF_LOG") ? LOG_BYTES_KEPT : LOG_BYTES;
+}
+
+int refusal_keep(const char *log)
+{
+    const char *name = getenv("BPF_LOG");
+    size_t n = strlen(log), at = 0;
+    ssize_t written = 0;
+    int fd, rc = 0;
+
+    if (!name || !n)
+        return 0;
+    fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    while (at < n && (written = write(fd, log + at, n - at)) > 0)
+        at += (size_t)written;
+    if (at < n)
+        rc = -errno;
+    close(fd);
+    return rc;
+}
+
+const char *refusal_last_line(char *log)
 {
     char *end = strstr(log, "processed "), *line;
 
@@ -125,9 +152,10 @@ static const char *verifier_error(char *log)
     return line ? line + 1 : log;
 }
 
-void refusal_explain(int rc, char *log, char *text, size_t ntext)
+/* word: the verifier's, or empty. */
+static void explain(int rc, const char *word, char *text, size_t ntext)
 {
-    const char *word = verifier_error(log), *gap = word[0] ? "; " : "";
+    const char *gap = word[0] ? "; " : "";
     bool forbidden = rc == -EPERM || rc == -EACCES;
     struct status status;
 
@@ -170,4 +198,15 @@ void refusal_explain(int rc, char *log, char *text, size_t ntext)
                  "this kernel refuses the programs (%s): Linux 6.1 with CONFIG_BPF_SYSCALL is "
                  "needed%s%s",
                  strerror(-rc), gap, word);
+}
+
+void refusal_explain(int rc, char *log, char *text, size_t ntext)
+{
+    int kept = refusal_keep(log);
+    size_t n;
+
+    explain(rc, refusal_last_line(log), text, ntext);
+    n = strlen(text);
+    if (kept)
+        snprintf(text + n, ntext - n, "; BPF_LOG=%s: %s", getenv("BPF_LOG"), strerror(-kept));
 }

@@ -20,6 +20,7 @@
 
 #include "bpf/load/load.h"
 #include "bpf/load/object.h"
+#include "bpf/load/refusal.h"
 #include "bpf/shared/tcp.h"
 #include "bpf/tcp/tcp.skel.h"
 
@@ -81,7 +82,7 @@ static int start(struct loader *loader, struct loader_tcp *tcp)
     return 0;
 }
 
-int tcp_finish(struct loader *loader)
+int tcp_finish(struct loader *loader, char *log, size_t nlog)
 {
     struct loader_tcp *tcp = loader->tcp;
     const struct tcp *skel = tcp ? tcp->skel : NULL;
@@ -89,14 +90,15 @@ int tcp_finish(struct loader *loader)
 
     if (!tcp || !tcp->parallel.njobs)
         return 0;
-    rc = parallel_finish(&tcp->parallel, NULL, 0);
+    rc = parallel_finish(&tcp->parallel, log, nlog);
     rc = rc ? rc : put_program(loader, "tcp_programs_xdp", 0, skel->progs.tcp_xdp);
     rc = rc ? rc : put_program(loader, "tcp_programs_tc", 0, skel->progs.tcp_ingress);
     return rc ? rc : put_program(loader, "tcp_programs_tc", 1, skel->progs.tcp_egress);
 }
 
-void tcp_explain(int rc, char *text, size_t ntext)
+void tcp_explain(int rc, const char *log, char *text, size_t ntext)
 {
+    refusal_keep(log);
     snprintf(text, ntext, "this kernel refuses the programs for TCP (%s): use tcp=off",
              strerror(-rc));
 }
@@ -113,7 +115,7 @@ int loader_open_tcp(struct loader *loader, uint32_t nslots, char *error, size_t 
         rc = tcp->skel ? start(loader, tcp) : -errno;
     }
     if (rc) {
-        tcp_explain(rc, error, nerror);
+        tcp_explain(rc, "", error, nerror);
         tcp_free(tcp);
         return rc;
     }

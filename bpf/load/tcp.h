@@ -23,11 +23,12 @@ struct loader_tcp {
 };
 
 /*
- * Waits until the programs are loaded, and hands them segments. 0 or -errno. Once more, or without
- * loader_open_tcp, does nothing.
+ * Waits until the programs are loaded, and hands them segments. `log` (or NULL) gets what the
+ * verifier says of one that it refuses. 0 or -errno. Once more, or without loader_open_tcp, does
+ * nothing.
  */
-int tcp_finish(struct loader *loader);
-void tcp_explain(int rc, char *text, size_t ntext);
+int tcp_finish(struct loader *loader, char *log, size_t nlog);
+void tcp_explain(int rc, const char *log, char *text, size_t ntext);
 /* NULL is legal. */
 void tcp_free(struct loader_tcp *tcp);
 void tcp_set_alone(struct loader_tcp *tcp, bool alone);

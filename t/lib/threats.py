@@ -30,6 +30,10 @@ WITHOUT = {
 }
 
 ROWS = (
+    ("`BPF_LOG`: that root writes to no file of others", (
+        ("log_through_links", (("bpf/load/refusal.c", r" \| O_NOFOLLOW", ""),),
+         "t/e2e/kernel/attach.t", "what_the_verifier_says"),
+    )),
     ("the source of a datagram", (
         ("any_source", (("bpf/packet/guard.bpf.h", r"&& unlikely\(!is_local_pair\(ip, v6\)\)",
                          "&& 0"),), GUARD, "without_options_local_sources_are_answered"),

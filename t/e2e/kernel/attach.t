@@ -9,6 +9,7 @@ import sys
 
 import child
 import client
+import guard
 import kernel
 import netns
 import server
@@ -268,6 +269,24 @@ def missing_rights():
         with ground.start("bmc=sv9,optional") as machine:
             tap.like(machine.stats("bmc")["reason"], "there is no interface sv9",
                      "with `optional` `stats bmc` has the reason for a missing interface")
+
+
+@tap.case
+def what_the_verifier_says():
+    """Without CAP_PERFMON it refuses what the programs do with addresses."""
+    folder, lacks = guard.scratch(), "the bounding set lacks CAP_PERFMON"
+    log, link, other = (os.path.join(folder, name) for name in ("log", "link", "other"))
+    os.symlink(other, link)
+    with Ground() as ground:
+        for name, say in ((log, lacks), (link, lacks + ".*; BPF_LOG=%s: " % link)):
+            ground.refused("bmc=sv0", say, "BPF_LOG=%s" % os.path.basename(name),
+                           prefix=["env", "BPF_LOG=" + name, "setpriv", "--bounding-set",
+                                   "-perfmon,-sys_admin"])
+    with open(log, encoding="utf-8") as file:
+        text = file.read()
+    tap.like(text, r"(?m)^\d+: \([0-9a-f]{2}\) .*\n(.*\n)+processed \d+ insns",
+             "BPF_LOG has all of it: each instruction, and what was counted")
+    tap.ok(not os.path.exists(other), "it is not written through a symbolic link")
 
 
 # Starts a program behind a seccomp(2) filter that refuses bpf(2), as many containers have it.
