@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/num.h"
+#include "bmc/trace.h"
 #include "config.h"
 
 enum { PORT = 11211, INTERVAL_MAX = 86400 };
@@ -15,10 +16,13 @@ enum { PORT = 11211, INTERVAL_MAX = 86400 };
 static const char start_of_help[] =
     "usage: bmc INTERFACE[,INTERFACE]... [OPTION]...\n"
     "       bmc stats [--port N]\n"
+    "       bmc trace [ADDRESS[:PORT]]\n"
     "\n"
     "Caches in the kernel what this machine's memcached answers to gets over UDP, and answers\n"
     "the same gets there until the item is written.  `bmc stats` shows the counters of the\n"
     "running bmc.  Interfaces: all those by which clients reach that memcached.\n"
+    "`bmc trace` prints what the kernel programs of any server here do with each packet\n"
+    "(of this client, for example), and why.\n"
     "\n";
 
 /* The setter of an option that is not a word of kcache_parse. */
@@ -196,13 +200,34 @@ static int take_interfaces(struct options *options, const char *names, FILE *err
     return error ? EXIT_USAGE_ERROR : OPTIONS_RUN;
 }
 
+/* The first word that is no option: a command. Whether it is one. */
+static bool take_command(struct options *options, const char *word)
+{
+    if (options->stats || options->trace || options->nwords)
+        return false;
+    options->stats = strcmp(word, "stats") == 0;
+    options->trace = strcmp(word, "trace") == 0;
+    return options->stats || options->trace;
+}
+
+/* Names of interfaces; of `bmc trace` an address. */
+static int take_operand(struct options *options, const char *word, FILE *err)
+{
+    if (!options->trace)
+        return take_interfaces(options, word, err);
+    if (trace_parse(word, &options->traced))
+        return OPTIONS_RUN;
+    fprintf(err, "bmc: trace %s: it takes ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT\n", word);
+    return EXIT_USAGE_ERROR;
+}
+
 static int check(struct options *options, FILE *err)
 {
     const char *error;
 
     if (options->stats && kcache_wanted(&options->kcache))
         return complain(err, "`bmc stats` takes no interface, but --port (see bmc --help)");
-    if (options->stats)
+    if (options->stats || options->trace)
         return OPTIONS_RUN;
     if (!kcache_wanted(&options->kcache))
         return complain(err, "which interface? `bmc eth0` (see bmc --help)");
@@ -228,10 +253,10 @@ int options_parse(struct options *options, int argc, char **argv, FILE *out, FIL
                                    NULL, 0};
     opterr = 0;
     while (status == OPTIONS_RUN && (found = getopt_long(argc, argv, "-:h", known, &at)) != -1) {
-        if (found == 1 && !options->stats && !options->nwords && strcmp(optarg, "stats") == 0)
-            options->stats = true;
-        else if (found == 1)
-            status = take_interfaces(options, optarg, err);
+        if (found == 1 && take_command(options, optarg))
+            continue;
+        if (found == 1)
+            status = take_operand(options, optarg, err);
         else if (found == 'h')
             status = take_option(options, &rows[ROWS - 2], NULL, out, err);
         else if (found == 0)
@@ -243,7 +268,7 @@ int options_parse(struct options *options, int argc, char **argv, FILE *out, FIL
         }
     }
     for (; status == OPTIONS_RUN && optind < argc; optind++) /* behind "--" */
-        status = take_interfaces(options, argv[optind], err);
+        status = take_operand(options, argv[optind], err);
     return status == OPTIONS_RUN ? check(options, err) : status;
 }
 

@@ -7,12 +7,15 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "bpf/trace/event.h"
 #include "kcache/kcache.h"
 
 enum { OPTIONS_ADDRESSES = 64, OPTIONS_WORDS = 128, OPTIONS_RUN = -1 };
 
 struct options {
     bool stats; /* `bmc stats`, which uses only the port of what follows */
+    bool trace; /* `bmc trace`, which uses only this: */
+    struct trace_end traced;
     uint16_t port;
     struct in6_addr addresses[OPTIONS_ADDRESSES]; /* IPv4 mapped into IPv6 */
     size_t naddresses;

@@ -89,7 +89,7 @@ static void print_line(struct bmc *bmc)
 
 /* --- start -------------------------------------------------------------------- */
 
-static int open_signals(void)
+int run_open_signals(void)
 {
     sigset_t set;
 
@@ -101,7 +101,7 @@ static int open_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC);
 }
 
-static int open_clock(void)
+int run_open_clock(void)
 {
     const struct itimerspec every_second = {{1, 0}, {1, 0}};
     int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
@@ -147,8 +147,8 @@ static void open_all(struct bmc *bmc)
     char error[ERROR_TEXT];
 
     bmc->notify = notify_open();
-    bmc->signals = open_signals();
-    bmc->clock = open_clock();
+    bmc->signals = run_open_signals();
+    bmc->clock = run_open_clock();
     if (bmc->signals < 0 || bmc->clock < 0)
         fatal(EXIT_OS_ERROR, "bmc: %s", strerror(errno));
     bmc->listener = listen_after(bmc);

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The kernel objects, and what they are made of.
 if ENABLE_BMC
-bpf_objects += bpf/udp/udp.bpf.o bpf/chain/chain.bpf.o bpf/tcp/tcp.bpf.o
+bpf_objects += bpf/udp/udp.bpf.o bpf/chain/chain.bpf.o bpf/tcp/tcp.bpf.o bpf/trace/trace.bpf.o
 endif
 # Not as folders: of a folder `make dist` takes what is built in it as well.
 EXTRA_bpf = $(filter-out %.skel.h, $(wildcard $(addprefix $(srcdir)/bpf/, \
     packet/*.h answer/*.h udp/*.[ch] tcp/*.[ch] chain/*.[ch])))
-EXTRA_bpf += bpf/shared/counters.def
+EXTRA_bpf += bpf/shared/counters.def bpf/trace/trace.bpf.c
 
 # The parsers of the chain are the same code in user space.
 unit_tests += t/unit/request_parser t/unit/response_parser

@@ -27,12 +27,13 @@ ALLOWED = allowed()
 KERNEL_SIDE = {"packet", "answer", "udp", "tcp", "chain"}
 # Layers whose headers are all public. Of another layer X, X/X.h and X/X_*.h are.
 OPEN = {"base", "server", "process", "iface", "kmem", "bmc", "shared", "packet", "answer",
-        "udp", "load", "attach"}
+        "udp", "load", "attach", "trace"}
 # Foreign headers -> the only folders that may include them.
 FOREIGN = (
     (r"(event2/.*|event\.h)", {"net"}),
-    (r"bpf/(libbpf|bpf|btf)\.h", {"load", "attach", "tests"}),
-    (r"bpf/bpf_(helpers|endian|core_read|tracing)\.h", KERNEL_SIDE | {"load", "attach", "tests"}),
+    (r"bpf/(libbpf|bpf|btf)\.h", {"load", "attach", "trace", "tests"}),
+    (r"bpf/bpf_(helpers|endian|core_read|tracing)\.h",
+     KERNEL_SIDE | {"load", "attach", "trace", "tests"}),
     (r"openssl/.*", {"net", "tests"}),
     (r"seccomp\.h", {"process"}),
     (r"sasl/.*", {"command"}),
@@ -82,7 +83,7 @@ def own_include(path, name):
     if name == "config.h":
         return None
     if name.endswith(".skel.h"):
-        return None if source in ("load", "attach", "tests") else "includes a skeleton"
+        return None if source in ("load", "attach", "trace", "tests") else "includes a skeleton"
     target_path = resolve(path, name)
     if target_path is None:
         return "the header does not exist"

@@ -15,7 +15,7 @@ if ENABLE_BMC
 unit_tests += t/unit/kcache_chain
 bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/buckets t/bpf/outside \
     t/bpf/checksums t/bpf/one_cpu t/bpf/verifier t/bpf/stack \
-    t/bpf/kcache t/fuzz/request t/bpf/guard t/bpf/share t/bpf/rings
+    t/bpf/kcache t/fuzz/request t/bpf/guard t/bpf/share t/bpf/rings t/bpf/trace
 bpf_tests += t/bpf/tcp t/bpf/tcp_resend t/bpf/tcp_shift t/bpf/tcp_random \
     t/bpf/tcp_race t/bpf/tcp_offload
 bpf_tests += t/bpf/chain_tcp t/bpf/chain_streams t/bpf/chain_udp t/bpf/chain_random
@@ -85,6 +85,8 @@ t_bpf_outside_SOURCES = t/bpf/outside.c $(bpf_lab)
 t_bpf_outside_LDADD = $(kcache_libs)
 t_bpf_guard_SOURCES = t/bpf/guard.c $(bpf_lab)
 t_bpf_guard_LDADD = $(kcache_libs)
+t_bpf_trace_SOURCES = t/bpf/trace.c bpf/trace/find.c t/lib/tap.h
+t_bpf_trace_LDADD = $(loader_libs)
 t_bpf_share_SOURCES = t/bpf/share.c $(bpf_loaded) t/bpf/wire.h t/lib/tap.h
 t_bpf_share_LDADD = $(loader_libs)
 t_bpf_rings_SOURCES = t/bpf/rings.c $(bpf_lab)

@@ -41,6 +41,9 @@ def source(path):
 
 # Words, and a pattern of the message.
 WRONG = (
+    (("trace", "10.0.0.300"), "trace 10.0.0.300: it takes ADDRESS"),
+    (("trace", "10.0.0.3:65536"), "trace 10.0.0.3:65536: it takes ADDRESS"),
+    (("trace", "[::1]"), "trace \\[::1\\]: it takes ADDRESS"),
     ((), "which interface"),
     (("--port", "11211"), "which interface"),
     (("stats", "lo"), "takes no interface"),
@@ -101,6 +104,10 @@ def texts():
     status, _, error = run("stats", "--port", 1)
     tap.is_((status, error.count("\n")), (1, 1),
             "`bmc stats` without a running bmc: status 1, one line")
+    status, out, error = run("trace", enter=["setpriv", "--reuid=65534", "--clear-groups"])
+    tap.is_((status, out), (1, ""), "`bmc trace` without root: status 1")
+    tap.like(error, "^bmc: trace: Operation not permitted: it needs CAP_SYS_ADMIN, .* as root\n$",
+             "and what to do")
 
 
 @tap.case
