@@ -75,16 +75,16 @@ static __always_inline void binary_key(struct scratch *scratch, u64 nkey)
 }
 
 /* Reads the request. STEP_END or a reason. */
-static __always_inline int binary_parse(struct scratch *scratch)
+static __always_inline enum verdict binary_parse(struct scratch *scratch)
 {
     u64 nkey = bpf_ntohs(LOAD16(scratch->request + 2));
 
     if (scratch->nrequest < BINARY_HEAD || nkey - 1 >= MC_KEY_MAX || scratch->request[4] ||
         bpf_ntohl(LOAD32(scratch->request + 8)) != nkey)
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     /* Of several requests in a datagram the server makes several answers. */
     if (scratch->nrequest != BINARY_HEAD + nkey)
-        return MC_COUNT_PASS_COMMAND;
+        return PASS_COMMAND;
     binary_key(scratch, nkey);
     return STEP_END;
 }

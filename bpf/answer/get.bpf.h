@@ -11,16 +11,14 @@
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 
-_Static_assert((int)STEP_END == (int)FOUND_MISS, "what is no hit and no reason ends it");
-
 /*
  * One key: found and copied, or known to be missing, and the end of the request, if that is behind
  * it; or the same key once more, because a writer was there. `use` puts behind "VALUE ", whose
  * place it leaves free, scratch->nwire bytes.
  */
-static __always_inline int key_step(struct scratch *scratch, item_use *use)
+static __always_inline enum verdict key_step(struct scratch *scratch, item_use *use)
 {
-    int rc = key_next(scratch);
+    enum verdict rc = key_next(scratch);
 
     if (rc != STEP_NEXT)
         return rc;
@@ -29,19 +27,19 @@ static __always_inline int key_step(struct scratch *scratch, item_use *use)
         scratch->nkeys--;
         scratch->at -= scratch->nkey;
         scratch->wire_sum = 0; /* of what was disturbed, not of the hit before it */
-        return ++scratch->ntries < TRIES_MAX ? STEP_NEXT : MC_COUNT_PASS_BUSY;
+        return ++scratch->ntries < TRIES_MAX ? STEP_NEXT : PASS_BUSY;
     }
     scratch->ntries = 0;
     if (rc == FOUND_HIT)
         rc = reply_hit(scratch);
     else if (rc == FOUND_MISS)
-        rc = STEP_NEXT;
-    return rc == STEP_NEXT ? request_goes_on(scratch) : rc;
+        rc = VERDICT_OK;
+    return rc ? rc : request_goes_on(scratch);
 }
 
 __attribute__((noinline)) int get_step(struct scratch *scratch)
 {
-    return scratch ? key_step(scratch, item_to_reply) : MC_COUNT_PASS_ERROR;
+    return scratch ? key_step(scratch, item_to_reply) : PASS_ERROR;
 }
 
 /* Takes one key of a request, or several. */
@@ -50,9 +48,10 @@ typedef int take_keys(struct scratch *scratch);
 enum { ROUND_KEYS = 32, ROUNDS_MAX = (KEYS_MAX + KEYS_RETRIED) / ROUND_KEYS };
 
 /* A round's keys, by a function that takes one. The verifier looks at the loop's body for each. */
-static __always_inline int keys_take(struct scratch *scratch, take_keys *step)
+static __always_inline enum verdict keys_take(struct scratch *scratch, take_keys *step)
 {
-    int rc = STEP_NEXT, i;
+    enum verdict rc = STEP_NEXT;
+    int i;
 
 #pragma clang loop unroll_count(16)
     for (i = 0; i < ROUND_KEYS; i++) {
@@ -64,15 +63,16 @@ static __always_inline int keys_take(struct scratch *scratch, take_keys *step)
 }
 
 /* What `rc` says when no more keys are taken. STEP_END: the reply is complete. */
-static __always_inline int keys_end(struct scratch *scratch, int rc)
+static __always_inline enum verdict keys_end(struct scratch *scratch, enum verdict rc)
 {
     if (rc == STEP_END)
         reply_end(scratch);
-    return rc == STEP_NEXT ? (int)MC_COUNT_PASS_REQUEST : rc;
+    return rc == STEP_NEXT ? PASS_REQUEST : rc;
 }
 
 /* The keys behind the first, of which `rc` was said, by rounds of up to ROUND_KEYS. */
-static __always_inline int keys_rest(struct scratch *scratch, int rc, take_keys *round)
+static __always_inline enum verdict keys_rest(struct scratch *scratch, enum verdict rc,
+                                              take_keys *round)
 {
     int i;
 
@@ -86,18 +86,18 @@ static __always_inline int keys_rest(struct scratch *scratch, int rc, take_keys 
 
 __attribute__((noinline)) int get_round(struct scratch *scratch)
 {
-    return scratch ? keys_take(scratch, get_step) : MC_COUNT_PASS_ERROR;
+    return scratch ? keys_take(scratch, get_step) : PASS_ERROR;
 }
 
 /*
  * Answers the request in scratch->request. STEP_END: the reply's text stands behind REPLY_TEXT
  * bytes of room for its headers; otherwise a reason to pass.
  */
-static __always_inline int get_answer(struct scratch *scratch)
+static __always_inline enum verdict get_answer(struct scratch *scratch)
 {
     answer_begin(scratch);
     if (!request_has_newline(scratch))
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     return keys_rest(scratch, get_step(scratch), get_round);
 }
 
@@ -105,7 +105,7 @@ static __always_inline int get_answer(struct scratch *scratch)
  */
 __attribute__((noinline)) int get_answer_any(struct scratch *scratch)
 {
-    return scratch ? get_answer(scratch) : MC_COUNT_PASS_ERROR;
+    return scratch ? get_answer(scratch) : PASS_ERROR;
 }
 
 #endif

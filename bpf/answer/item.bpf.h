@@ -37,13 +37,13 @@ static __always_inline u64 item_cas(const struct item_place *place)
 }
 
 /* FOUND_HIT, FOUND_RETRY or a reason. */
-static __always_inline int item_read(struct scratch *scratch, const struct item_place *place,
-                                     struct item_facts *item)
+static __always_inline enum verdict
+item_read(struct scratch *scratch, const struct item_place *place, struct item_facts *item)
 {
     const char *header = place->extent + place->offset;
     u64 meta = LOAD64(header + ITEM_META), expiry = LOAD64(header + ITEM_EXPTIME);
     u64 nwire = expiry >> 32, nkey = scratch->nkey;
-    int rc = item_is_fit(meta, expiry, &item->now);
+    enum verdict rc = item_is_fit(meta, expiry, &item->now);
 
     if (rc != FOUND_HIT)
         return rc;

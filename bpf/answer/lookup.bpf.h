@@ -48,16 +48,6 @@ struct {
     __array(values, struct table_map);
 } table SEC(".maps");
 
-/* What a step of the lookup says; any other value is a reason: MC_COUNT_PASS_*. */
-enum found {
-    FOUND_HIT,
-    FOUND_MISS,
-    FOUND_OTHER, /* an item of another key */
-    FOUND_RETRY, /* a writer was there */
-    FOUND_LAST,
-};
-_Static_assert((int)FOUND_LAST <= (int)MC_COUNT_PASS_COMMAND, "reasons and findings are distinct");
-
 /* The item fields that are compared at once: refcount to epoch. */
 enum {
     ITEM_CAS = 8,
@@ -130,8 +120,8 @@ static __always_inline u32 bucket_ref(const struct mc_bucket *bucket, u64 slot)
  * Copies n bytes from `offset` of the extent to `at` of the reply, 8 <= n <= TEXT_MAX; up to 64
  * bytes behind them may change.
  */
-static __always_inline int copy_bytes(struct scratch *scratch, u64 at, const char *extent,
-                                      u64 offset, u64 n)
+static __always_inline enum verdict copy_bytes(struct scratch *scratch, u64 at, const char *extent,
+                                               u64 offset, u64 n)
 {
     u64 blocks = n / 64, words = n % 64 / 8, from = offset, to = at, i;
 
@@ -230,8 +220,8 @@ static __always_inline int item_at(u32 ref, struct item_place *place)
  * Whether the item at `ref` is the key's: FOUND_HIT, FOUND_OTHER, FOUND_RETRY; a reason if it lacks
  * a flag that the request needs, before its slot is marked as read.
  */
-static __always_inline int item_match(const struct scratch *scratch, u32 ref,
-                                      struct item_place *place)
+static __always_inline enum verdict item_match(const struct scratch *scratch, u32 ref,
+                                               struct item_place *place)
 {
     u64 meta;
 
@@ -241,11 +231,11 @@ static __always_inline int item_match(const struct scratch *scratch, u32 ref,
     if (META_NKEY(meta) != scratch->nkey ||
         !same_key(scratch, place->extent, place->offset + MC_ITEM_HEADER))
         return FOUND_OTHER;
-    return unlikely(scratch->needs & ~META_FLAGS(meta)) ? (int)MC_COUNT_PASS_ITEM : FOUND_HIT;
+    return unlikely(scratch->needs & ~META_FLAGS(meta)) ? PASS_ITEM : FOUND_HIT;
 }
 
 /* What is made of an item that was found: FOUND_HIT, FOUND_RETRY or a reason. */
-typedef int item_use(struct scratch *scratch, const struct item_place *place);
+typedef enum verdict item_use(struct scratch *scratch, const struct item_place *place);
 
 /*
  * Whether an item's second has come. To read the clock is a call, which takes as long as a lookup:
@@ -272,15 +262,15 @@ static __always_inline int item_has_expired(struct scratch *scratch, u32 second)
  * Whether an item may be served: FOUND_HIT or a reason. *now: if it expires, the server's clock by
  * which it has not, in nanoseconds.
  */
-static __always_inline int item_is_fit(u64 meta, u64 expiry, u64 *now)
+static __always_inline enum verdict item_is_fit(u64 meta, u64 expiry, u64 *now)
 {
     u32 exptime = expiry;
 
     if (META_FLAGS(meta) & MC_ITEM_PASS)
-        return MC_COUNT_PASS_ITEM;
+        return PASS_ITEM;
     if (META_EPOCH(meta) != (u8)READ_ONCE(control.epoch) ||
         (exptime && second_reached_at(exptime, now)))
-        return MC_COUNT_PASS_EXPIRED;
+        return PASS_EXPIRED;
     return FOUND_HIT;
 }
 
@@ -296,22 +286,23 @@ static __always_inline u32 item_sum(u64 meta, const struct item_place *place, u6
 }
 
 /* Copies the item if it may be served. */
-static __always_inline int item_to_reply(struct scratch *scratch, const struct item_place *place)
+static __always_inline enum verdict item_to_reply(struct scratch *scratch,
+                                                  const struct item_place *place)
 {
     u64 meta = LOAD64(place->extent + place->offset + ITEM_META);
     u64 expiry = LOAD64(place->extent + place->offset + ITEM_EXPTIME), nwire;
 
     if (META_FLAGS(meta) & MC_ITEM_PASS)
-        return MC_COUNT_PASS_ITEM;
+        return PASS_ITEM;
     if (META_EPOCH(meta) != (u8)READ_ONCE(control.epoch) ||
         ((u32)expiry && item_has_expired(scratch, expiry)))
-        return MC_COUNT_PASS_EXPIRED;
+        return PASS_EXPIRED;
     nwire = expiry >> 32;
     OPAQUE(nwire);
     if (nwire < 8)
         return FOUND_RETRY;
     if (nwire > TEXT_MAX || scratch->nreply + 6 + nwire + 5 > REPLY_MAX)
-        return MC_COUNT_PASS_SIZE;
+        return PASS_SIZE;
     scratch->nwire = nwire;
     scratch->wire_sum = item_sum(meta, place, nwire);
     scratch->clsid = META_CLSID(meta) % MC_CLASSES;
@@ -407,11 +398,11 @@ static __always_inline void reply_read(struct scratch *scratch)
  */
 
 /* Looks for the key in one bucket; *slot: where it is. */
-static __always_inline int bucket_search(struct scratch *scratch, const struct mc_bucket *bucket,
-                                         u64 *slot)
+static __always_inline enum verdict bucket_search(struct scratch *scratch,
+                                                  const struct mc_bucket *bucket, u64 *slot)
 {
     u64 matches = bucket_matches(bucket, scratch->hash);
-    int found;
+    enum verdict found;
 
     for (*slot = 0; *slot < MC_SLOTS; (*slot)++) {
         if (matches >> (8 * *slot) & 0x80) {
@@ -470,7 +461,7 @@ __attribute__((noinline)) int chain_search(struct scratch *scratch)
     struct mc_bucket *bucket;
     u32 next, seq, number;
     u64 slot = 0, i;
-    int found;
+    enum verdict found;
 
     if (!scratch)
         return FOUND_RETRY;
@@ -493,18 +484,18 @@ __attribute__((noinline)) int chain_search(struct scratch *scratch)
         if (!bucket)
             return FOUND_RETRY;
     }
-    return MC_COUNT_PASS_BUSY;
+    return PASS_BUSY;
 }
 
 /*
  * Looks for the key in a chain that begins with `head`, whose number is given: as chain_search, and
  * where the item is. Mostly it is in the first slot that has its tag, or nowhere.
  */
-static __always_inline int item_find(struct scratch *scratch, const struct mc_bucket *head,
-                                     u32 number, struct item_place *place)
+static __always_inline enum verdict item_find(struct scratch *scratch, const struct mc_bucket *head,
+                                              u32 number, struct item_place *place)
 {
     u64 matches = bucket_matches(head, scratch->hash), slot;
-    int found;
+    enum verdict found;
 
     if (!matches && !READ_ONCE(head->next))
         return FOUND_MISS;
@@ -526,12 +517,12 @@ static __always_inline int item_find(struct scratch *scratch, const struct mc_bu
  * Looks the key of `scratch` up: FOUND_HIT (`use` was made of it), FOUND_MISS, FOUND_RETRY, or a
  * reason.
  */
-static __always_inline int key_find(struct scratch *scratch, item_use *use)
+static __always_inline enum verdict key_find(struct scratch *scratch, item_use *use)
 {
     struct item_place place;
     struct mc_bucket *head;
     u32 number;
-    int found;
+    enum verdict found;
 
     head = bucket_find(scratch->hash, &scratch->seq, &number);
     if (!head)
@@ -541,7 +532,7 @@ static __always_inline int key_find(struct scratch *scratch, item_use *use)
         found = use(scratch, &place);
     read_barrier();
     if (found == FOUND_HIT && unlikely(bucket_is_behind(head)))
-        found = MC_COUNT_PASS_EXPIRED;
+        found = PASS_EXPIRED;
     if (READ_ONCE(head->seq) != scratch->seq)
         return FOUND_RETRY;
     if (found == FOUND_HIT)

@@ -37,7 +37,7 @@ enum {
 };
 
 /* The opaque's word, from `at` on; *end: behind it. STEP_NEXT or a reason. */
-static __always_inline int mg_opaque(struct scratch *scratch, u64 at, u64 *end)
+static __always_inline enum verdict mg_opaque(struct scratch *scratch, u64 at, u64 *end)
 {
     u64 n = 0, blank = 0, i;
 
@@ -48,10 +48,10 @@ static __always_inline int mg_opaque(struct scratch *scratch, u64 at, u64 *end)
         n += 8;
     }
     if (!blank)
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     n += bytes_below(blank);
     if (n > META_OPAQUE_MAX)
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     scratch->mg.opaque = at;
     scratch->mg.nopaque = n;
     *end = at + n;
@@ -72,19 +72,20 @@ static __always_inline u64 mg_word(struct scratch *scratch, u64 *at)
 }
 
 /* A number's digits, from `at` on; *end: behind them. STEP_NEXT or a reason. */
-static __always_inline int mg_number(struct scratch *scratch, u64 at, u64 *number, u64 *end)
+static __always_inline enum verdict mg_number(struct scratch *scratch, u64 at, u64 *number,
+                                              u64 *end)
 {
     u64 word = request_word(scratch, at), blank = bytes_blank(word), n;
 
     if (!blank)
-        return MC_COUNT_PASS_COMMAND;
+        return PASS_COMMAND;
     n = bytes_below(blank);
     if (n - 1 >= META_DIGITS_MAX)
-        return MC_COUNT_PASS_COMMAND;
+        return PASS_COMMAND;
     /* One digit a byte, the first in the lowest that is none of the zeros put before them. */
     word = (word ^ '0' * MASK_BYTES) << 8 * (8 - n);
     if (((word + (0x7f - 9) * MASK_BYTES) | word) & MASK_TOPS)
-        return MC_COUNT_PASS_COMMAND;
+        return PASS_COMMAND;
     word = (word * 10 + (word >> 8)) & 0x00ff00ff00ff00ff;
     word = (word * 100 + (word >> 16)) & 0x0000ffff0000ffff;
     *number = (u32)(word * 10000 + (word >> 32));
@@ -99,17 +100,17 @@ static __always_inline int mg_number(struct scratch *scratch, u64 at, u64 *numbe
 __attribute__((noinline)) int mg_value(struct scratch *scratch, u32 letter, u32 at)
 {
     u64 number = 0, end = at;
-    int rc;
+    enum verdict rc;
 
     if (!scratch)
-        return -MC_COUNT_PASS_ERROR;
+        return -PASS_ERROR;
     if (letter == 'O') {
         rc = mg_opaque(scratch, end - 1, &end);
         return rc == STEP_NEXT ? (int)end : -rc;
     }
     rc = mg_number(scratch, end, &number, &end);
     if (rc != STEP_NEXT || number > META_RELATIVE)
-        return -MC_COUNT_PASS_COMMAND;
+        return -PASS_COMMAND;
     if (letter == 'R')
         scratch->mg.recache = number;
     return end;
@@ -137,7 +138,7 @@ static __always_inline int mg_note(struct mg *mg, u64 letter, u64 *out)
  * The flags of a request, which begin at scratch->at. STEP_END or a reason. What was read is in
  * memory, where the verifier forgets it: Linux 6.1 follows all orders of what is in registers.
  */
-static __always_inline int mg_flags(struct scratch *scratch)
+static __always_inline enum verdict mg_flags(struct scratch *scratch)
 {
     u64 at = scratch->at, word, bit;
     int rc, i;
@@ -157,7 +158,7 @@ static __always_inline int mg_flags(struct scratch *scratch)
         if (letter == '\r' || letter == '\n')
             return request_ends(scratch, at);
         if ((u8)word != ' ' || !mg_note(&scratch->mg, letter, &bit))
-            return MC_COUNT_PASS_COMMAND;
+            return PASS_COMMAND;
         at++;
         if (bit & META_VALUED) {
             rc = mg_value(scratch, letter, at);
@@ -165,10 +166,10 @@ static __always_inline int mg_flags(struct scratch *scratch)
                 return -rc;
             at = rc;
         } else if ((u8)(word >> 16) > ' ') {
-            return MC_COUNT_PASS_COMMAND;
+            return PASS_COMMAND;
         }
     }
-    return MC_COUNT_PASS_REQUEST;
+    return PASS_REQUEST;
 }
 
 /* A letter of a word's two bytes n as a bit: META_BIT moved up by one; bit 0: no letter. */
@@ -204,12 +205,12 @@ static __always_inline int mg_flags_short(struct scratch *scratch)
 }
 
 /* Reads the request behind "mg ", key first. STEP_END or a reason. */
-static __always_inline int mg_parse(struct scratch *scratch)
+static __always_inline enum verdict mg_parse(struct scratch *scratch)
 {
-    int rc;
+    enum verdict rc;
 
     if (key_next(scratch) != STEP_NEXT)
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     rc = mg_flags_short(scratch) ? STEP_END : mg_flags(scratch);
     /* A hit leaves a mark that says that an item was read: h is looked at before. */
     if (scratch->mg.given & META_BIT('h'))
@@ -239,17 +240,18 @@ __attribute__((noinline)) int reply_opaque(struct scratch *scratch, u64 at)
  * its age is 0), and does not expire so soon that somebody is to store it again (R). FOUND_HIT or a
  * reason.
  */
-static __always_inline int mg_agrees(const struct scratch *scratch, const struct item_place *place,
-                                     const struct item_facts *item)
+static __always_inline enum verdict mg_agrees(const struct scratch *scratch,
+                                              const struct item_place *place,
+                                              const struct item_facts *item)
 {
     const char *header = place->extent + place->offset;
     u64 given = scratch->mg.given, recache = scratch->mg.recache, now;
 
     now = (item->exptime ? item->now : coarse_ns() - control.base_ns) / 1000000000;
     if (given & META_BIT('l') && LOAD32(header + ITEM_TIME) < now)
-        return MC_COUNT_PASS_ITEM;
+        return PASS_ITEM;
     if (given & META_BIT('R') && item->exptime && recache && item->exptime < now + recache)
-        return MC_COUNT_PASS_ITEM;
+        return PASS_ITEM;
     return FOUND_HIT;
 }
 
@@ -306,13 +308,13 @@ static __always_inline u64 mg_line(struct scratch *scratch, const struct item_su
 }
 
 /* The answer to a miss, none to a quiet one. STEP_END, or a reason. */
-static __always_inline int mg_miss(struct scratch *scratch)
+static __always_inline enum verdict mg_miss(struct scratch *scratch)
 {
     u64 flags = scratch->mg.shown, at = scratch->nreply;
     int i;
 
     if (scratch->mg.given & META_BIT('N'))
-        return MC_COUNT_PASS_COMMAND;
+        return PASS_COMMAND;
     if (scratch->mg.given & META_BIT('q'))
         return STEP_END;
     if (!(scratch->mg.given & (META_BIT('k') | META_BIT('O')))) {

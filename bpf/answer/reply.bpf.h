@@ -107,11 +107,11 @@ static __always_inline u64 reply_number(struct scratch *scratch, u64 at, u64 num
  * n bytes of the item's wire, at `offset` of the extent; behind them there is to be room for nrest
  * more. FOUND_HIT, FOUND_RETRY or a reason.
  */
-static __always_inline int reply_wire(struct scratch *scratch, u64 at, const char *extent,
-                                      u64 offset, u64 n, u64 nrest)
+static __always_inline enum verdict reply_wire(struct scratch *scratch, u64 at, const char *extent,
+                                               u64 offset, u64 n, u64 nrest)
 {
     if (n > TEXT_MAX || at + n + nrest > REPLY_MAX)
-        return MC_COUNT_PASS_SIZE;
+        return PASS_SIZE;
     if (n >= 8)
         return copy_bytes(scratch, at, extent, offset, n);
     if (n) {

@@ -15,9 +15,6 @@
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/transport.bpf.h"
 
-/* What a step says; any other value is a reason to pass. STEP_END: the reply is complete. */
-enum { STEP_NEXT = 0, STEP_END = 1 };
-
 static __always_inline u64 request_word(const struct scratch *scratch, u64 at)
 {
     BOUND(at, REQUEST_ROOM - 1);
@@ -25,16 +22,16 @@ static __always_inline u64 request_word(const struct scratch *scratch, u64 at)
 }
 
 /* A byte behind the keys: a newline that ends the request, or why not. */
-static __always_inline int request_ends(const struct scratch *scratch, u64 at)
+static __always_inline enum verdict request_ends(const struct scratch *scratch, u64 at)
 {
     u64 word = request_word(scratch, at);
     u64 nend = (u16)word == 0x0a0d ? 2 : 1;
 
     if (nend == 1 && (u8)word != '\n')
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     if (at + nend != scratch->nrequest)
-        return MC_COUNT_PASS_COMMAND; /* another command behind the first */
-    return scratch->nkeys ? STEP_END : MC_COUNT_PASS_REQUEST;
+        return PASS_COMMAND; /* another command behind the first */
+    return scratch->nkeys ? STEP_END : PASS_REQUEST;
 }
 
 /*
@@ -47,7 +44,7 @@ __attribute__((noinline)) int request_skip(struct scratch *scratch)
     const char *from;
 
     if (!scratch)
-        return MC_COUNT_PASS_ERROR;
+        return PASS_ERROR;
     at = scratch->at;
     for (i = 0; i < REQUEST_MAX / 64 + 1; i++) {
         from = scratch->request;
@@ -74,7 +71,7 @@ __attribute__((noinline)) int request_skip(struct scratch *scratch)
 }
 
 /* Takes the next key into scratch->key and hashes it; `at` moves to the byte behind it. */
-static __always_inline int request_key(struct scratch *scratch)
+static __always_inline enum verdict request_key(struct scratch *scratch)
 {
     u64 at = scratch->at, nkey = 0, sum = 0, word = 0, blank = 0, keep, i;
 
@@ -88,7 +85,7 @@ static __always_inline int request_key(struct scratch *scratch)
         nkey += 8;
     }
     if (!blank)
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     scratch->nkey = nkey;
     nkey = READ_ONCE(scratch->nkey); /* as in key_words */
     /* Ones below the top bit of the first blank byte: the bytes to keep. */
@@ -100,35 +97,35 @@ static __always_inline int request_key(struct scratch *scratch)
         nkey += bytes_below(blank);
     }
     if (nkey > MC_KEY_MAX)
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     scratch->nkey = nkey;
     scratch->hash = mc_hash_end(sum, nkey);
     scratch->at = at + nkey;
     return STEP_NEXT;
 }
 
-/* Takes the copied item into the reply. */
-static __always_inline int reply_hit(struct scratch *scratch)
+/* Takes the copied item into the reply: VERDICT_OK or a reason. */
+static __always_inline enum verdict reply_hit(struct scratch *scratch)
 {
     u64 at = scratch->nreply, nhits = scratch->nhits;
 
     if (nhits >= HITS_MAX)
-        return MC_COUNT_PASS_SIZE;
+        return PASS_SIZE;
     BOUND(at, 2047);
     STORE32(scratch->reply + at, (u32)TEXT_VALUE);
     STORE16(scratch->reply + at + 4, (u16)(TEXT_VALUE >> 32));
     scratch->classes[nhits] = scratch->clsid;
     scratch->nhits = nhits + 1;
     scratch->nreply += 6 + scratch->nwire;
-    return STEP_NEXT;
+    return VERDICT_OK;
 }
 
 /* Takes the next key of several: STEP_NEXT, STEP_END or a reason. It ends at scratch->at. */
-static __always_inline int key_next(struct scratch *scratch)
+static __always_inline enum verdict key_next(struct scratch *scratch)
 {
     u64 at = scratch->at;
     char first;
-    int rc;
+    enum verdict rc;
 
     /* Between two keys one space is the rule. */
     if (scratch->nkeys && (char)request_word(scratch, at) == ' ')
@@ -147,13 +144,13 @@ static __always_inline int key_next(struct scratch *scratch)
     if (rc != STEP_NEXT)
         return rc;
     if (!scratch->nkey)
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     scratch->nkeys++;
     return STEP_NEXT;
 }
 
 /* What follows a key that was looked up: another, STEP_NEXT, or the end as request_ends has it. */
-static __always_inline int request_goes_on(const struct scratch *scratch)
+static __always_inline enum verdict request_goes_on(const struct scratch *scratch)
 {
     u64 at = scratch->at;
     char next = request_word(scratch, at);
@@ -189,21 +186,22 @@ static __always_inline enum checksum request_judge(struct scratch *scratch, u64 
 }
 
 /* Brings the request behind the text's first `skip` bytes into `scratch`: 0 or a reason. */
-static __always_inline int request_load(struct packet packet, struct scratch *scratch, u64 skip)
+static __always_inline enum verdict request_load(struct packet packet, struct scratch *scratch,
+                                                 u64 skip)
 {
     u64 nrequest = scratch->ntext - skip, at;
 
     if (nrequest - 1 >= REQUEST_MAX)
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     scratch->nrequest = nrequest;
     at = offsets_text(scratch_offsets(scratch)) + skip;
     if (packet.from == PACKET_XDP && nrequest - 8 <= LOAD_DIRECT - 8 &&
         xdp_load_direct(packet.ctx, at, scratch->request, nrequest))
-        return 0;
+        return VERDICT_OK;
     BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
     if (packet_load(packet, at, scratch->request, nrequest))
-        return MC_COUNT_PASS_ERROR;
-    return 0;
+        return PASS_ERROR;
+    return VERDICT_OK;
 }
 
 /*
@@ -211,15 +209,16 @@ static __always_inline int request_load(struct packet packet, struct scratch *sc
  * has to know more: whether it is whole or left to hardware. It is both, of 1 packet in 65,536, by
  * chance: then it cannot be told which.
  */
-static __always_inline int request_check(struct packet packet, struct scratch *scratch, u32 before)
+static __always_inline enum verdict request_check(struct packet packet, struct scratch *scratch,
+                                                  u32 before)
 {
     enum checksum found = request_judge(scratch, before);
 
     if (found == CHECKSUM_WRONG)
-        return MC_COUNT_PASS_PACKET;
+        return PASS_PACKET;
     if (packet.from != PACKET_XDP && found == CHECKSUM_RIGHT && scratch->checksum_left)
-        return MC_COUNT_PASS_PACKET;
-    return 0;
+        return PASS_PACKET;
+    return VERDICT_OK;
 }
 
 /* Before a request's first word is looked at. */

@@ -33,10 +33,11 @@ enum verb { VERB_GETS, VERB_META, VERB_BINARY };
  * "key flags bytes cas\r\n" and the value, behind "VALUE ": the item's text, into which the unique
  * number is put.
  */
-static __always_inline int item_to_gets(struct scratch *scratch, const struct item_place *place)
+static __always_inline enum verdict item_to_gets(struct scratch *scratch,
+                                                 const struct item_place *place)
 {
     struct item_facts item;
-    int rc = item_read(scratch, place, &item);
+    enum verdict rc = item_read(scratch, place, &item);
     u64 at, n;
 
     if (rc != FOUND_HIT)
@@ -58,8 +59,8 @@ static __always_inline int item_to_gets(struct scratch *scratch, const struct it
 }
 
 /* What mg wants of an item but its bytes: FOUND_HIT or a reason. */
-static __always_inline int item_note(struct scratch *scratch, const struct item_place *place,
-                                     const struct item_facts *item)
+static __always_inline enum verdict
+item_note(struct scratch *scratch, const struct item_place *place, const struct item_facts *item)
 {
     scratch->mg.cas = item_cas(place);
     scratch->mg.ttl = item->exptime ? item->exptime - (u32)(item->now / 1000000000) : ~0ull;
@@ -67,29 +68,31 @@ static __always_inline int item_note(struct scratch *scratch, const struct item_
 }
 
 /* Adds an item to the reply as binary wants it, */
-static __always_inline int item_to_binary(struct scratch *scratch, const struct item_place *place)
+static __always_inline enum verdict item_to_binary(struct scratch *scratch,
+                                                   const struct item_place *place)
 {
     const struct item_suffix *suffix;
     struct item_facts item;
-    int rc = item_read(scratch, place, &item);
+    enum verdict rc = item_read(scratch, place, &item);
     u64 at;
 
     if (rc != FOUND_HIT)
         return rc;
     suffix = item_suffix(scratch, place, &item);
     if (!suffix)
-        return MC_COUNT_PASS_ITEM;
+        return PASS_ITEM;
     at = binary_line(scratch, suffix, item.nvalue, item_cas(place));
     scratch->nwire = at + item.nvalue - scratch->nreply;
     return reply_wire(scratch, at, place->extent, item.value, item.nvalue, 0);
 }
 
 /* and as mg does. */
-static __always_inline int item_to_meta(struct scratch *scratch, const struct item_place *place)
+static __always_inline enum verdict item_to_meta(struct scratch *scratch,
+                                                 const struct item_place *place)
 {
     const struct item_suffix *suffix;
     struct item_facts item;
-    int rc = item_read(scratch, place, &item);
+    enum verdict rc = item_read(scratch, place, &item);
     u64 at, n;
 
     if (rc == FOUND_HIT)
@@ -98,14 +101,15 @@ static __always_inline int item_to_meta(struct scratch *scratch, const struct it
         return rc;
     suffix = item_suffix(scratch, place, &item);
     if (!suffix)
-        return MC_COUNT_PASS_ITEM;
+        return PASS_ITEM;
     at = mg_line(scratch, suffix);
     n = scratch->mg.given & META_BIT('v') ? item.nvalue + TAIL : 0;
     scratch->nwire = at + n - scratch->nreply;
     return reply_wire(scratch, at, place->extent, item.value, n, 0);
 }
 
-static __always_inline int item_to_verb(struct scratch *scratch, const struct item_place *place)
+static __always_inline enum verdict item_to_verb(struct scratch *scratch,
+                                                 const struct item_place *place)
 {
     return scratch->verb == VERB_BINARY ? item_to_binary(scratch, place)
                                         : item_to_meta(scratch, place);
@@ -113,30 +117,31 @@ static __always_inline int item_to_verb(struct scratch *scratch, const struct it
 
 __attribute__((noinline)) int verb_find(struct scratch *scratch)
 {
-    return scratch ? key_find(scratch, item_to_verb) : MC_COUNT_PASS_ERROR;
+    return scratch ? key_find(scratch, item_to_verb) : PASS_ERROR;
 }
 
 /* Looks the key up, again if a writer was there: as key_find, or that the bucket is busy. */
-static __always_inline int verb_find_still(struct scratch *scratch)
+static __always_inline enum verdict verb_find_still(struct scratch *scratch)
 {
-    int rc = FOUND_RETRY, i;
+    enum verdict rc = FOUND_RETRY;
+    int i;
 
     for (i = 0; i < TRIES_MAX; i++) {
         rc = verb_find(scratch);
         if (likely(rc != FOUND_RETRY))
             return rc;
     }
-    return MC_COUNT_PASS_BUSY;
+    return PASS_BUSY;
 }
 
 /* How a verb's key is looked up: by a function that tries again, or in line and once. */
 enum look { LOOK_AGAIN, LOOK_ONCE };
 
 /* The item of the key is in the reply and counted, or missing, or as key_find says. */
-static __always_inline int verb_look(struct scratch *scratch, const enum verb verb,
-                                     const enum look look)
+static __always_inline enum verdict verb_look(struct scratch *scratch, const enum verb verb,
+                                              const enum look look)
 {
-    int rc;
+    enum verdict rc;
 
     if (look == LOOK_AGAIN)
         rc = verb_find_still(scratch);
@@ -156,12 +161,12 @@ static __always_inline int verb_look(struct scratch *scratch, const enum verb ve
 
 __attribute__((noinline)) int gets_step(struct scratch *scratch)
 {
-    return scratch ? key_step(scratch, item_to_gets) : MC_COUNT_PASS_ERROR;
+    return scratch ? key_step(scratch, item_to_gets) : PASS_ERROR;
 }
 
 __attribute__((noinline)) int gets_round(struct scratch *scratch)
 {
-    return scratch ? keys_take(scratch, gets_step) : MC_COUNT_PASS_ERROR;
+    return scratch ? keys_take(scratch, gets_step) : PASS_ERROR;
 }
 
 /* --- all of them ----------------------------------------------------------------- */
@@ -175,10 +180,10 @@ static __always_inline int text_is_verb(u32 text)
 }
 
 /* Answers a request of one key. STEP_END, a reason, or of LOOK_ONCE FOUND_RETRY. */
-static __always_inline int verb_answer_one(struct scratch *scratch, const enum verb verb,
-                                           const enum look look)
+static __always_inline enum verdict verb_answer_one(struct scratch *scratch, const enum verb verb,
+                                                    const enum look look)
 {
-    int rc;
+    enum verdict rc;
 
     scratch->verb = verb;
     rc = verb == VERB_BINARY ? binary_parse(scratch) : mg_parse(scratch);
@@ -199,17 +204,17 @@ static __always_inline int verb_answer_one(struct scratch *scratch, const enum v
  * As get_answer, of a request that begins with one of these verbs. A call's depth has a limit of
  * eight frames, and below here are four.
  */
-static __always_inline int verb_answer(struct scratch *scratch, const enum look look)
+static __always_inline enum verdict verb_answer(struct scratch *scratch, const enum look look)
 {
     u32 text;
-    int rc;
+    enum verdict rc;
 
     answer_begin(scratch);
     text = LOAD32(scratch->request);
     if ((u8)text == BINARY_MAGIC)
         return verb_answer_one(scratch, VERB_BINARY, look);
     if (!request_has_newline(scratch))
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     if (text != TEXT_GETS) {
         scratch->at = 3;
         return verb_answer_one(scratch, VERB_META, look);
@@ -217,7 +222,7 @@ static __always_inline int verb_answer(struct scratch *scratch, const enum look 
     scratch->verb = VERB_GETS;
     scratch->at = 5;
     if (scratch->request[4] != ' ')
-        return MC_COUNT_PASS_COMMAND;
+        return PASS_COMMAND;
     /* The first is mostly the only one, and what disturbs it is looked at again among the rest. */
     rc = look == LOOK_ONCE ? key_step(scratch, item_to_gets) : gets_step(scratch);
     rc = keys_rest(scratch, rc, gets_round);
@@ -229,10 +234,10 @@ static __always_inline int verb_answer(struct scratch *scratch, const enum look 
  * Takes a request that is still in its packet, HEAD_GET or HEAD_VERB, into `scratch`: 0 or a
  * reason. judged: its checksum is not wrong.
  */
-static __always_inline int packet_take(struct packet packet, struct scratch *scratch, int kind,
-                                       u32 judged)
+static __always_inline enum verdict packet_take(struct packet packet, struct scratch *scratch,
+                                                enum verdict kind, u32 judged)
 {
-    int rc = request_load(packet, scratch, kind == HEAD_GET ? NGET : 0);
+    enum verdict rc = request_load(packet, scratch, kind == HEAD_GET ? NGET : 0);
 
     if (!rc && !judged)
         rc = request_check(packet, scratch, kind == HEAD_GET ? TEXT_GET : 0);
@@ -240,9 +245,10 @@ static __always_inline int packet_take(struct packet packet, struct scratch *scr
 }
 
 /* Answers such a request. STEP_END or a reason. */
-static __always_inline int packet_answer(struct packet packet, struct scratch *scratch, int kind)
+static __always_inline enum verdict packet_answer(struct packet packet, struct scratch *scratch,
+                                                  enum verdict kind)
 {
-    int rc = packet_take(packet, scratch, kind, 0);
+    enum verdict rc = packet_take(packet, scratch, kind, 0);
 
     if (rc)
         return rc;

@@ -69,7 +69,8 @@ struct {
 enum rx { RX_PASS, RX_GET, RX_LOOK };
 
 /* Of a frame with tags, as frame_check. */
-static __always_inline int rx_tagged(struct xdp_md *ctx, const void *data, struct scratch **scratch)
+static __always_inline enum verdict rx_tagged(struct xdp_md *ctx, const void *data,
+                                              struct scratch **scratch)
 {
     u32 nlink;
     u16 type = frame_untag(data, &nlink);
@@ -81,7 +82,7 @@ static __always_inline int rx_tagged(struct xdp_md *ctx, const void *data, struc
 }
 
 /* What frame_check says of a frame: a HEAD_* or a reason. */
-static __always_inline int rx_check(struct xdp_md *ctx, struct scratch **scratch)
+static __always_inline enum verdict rx_check(struct xdp_md *ctx, struct scratch **scratch)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 
@@ -107,7 +108,7 @@ static __always_inline int rx_check(struct xdp_md *ctx, struct scratch **scratch
 static __always_inline enum rx rx_look(struct xdp_md *ctx)
 {
     struct scratch *scratch = NULL;
-    int rc = rx_check(ctx, &scratch);
+    enum verdict rc = rx_check(ctx, &scratch);
 
     if (rc == HEAD_FOREIGN)
         return RX_PASS;
@@ -153,7 +154,7 @@ __attribute__((noinline)) int get_leave(struct xdp_md *ctx, u32 why)
 /* Leaves it to TC, which may answer it: its reply has no room here, or this is not all of it. */
 static __always_inline int get_to_tc(struct xdp_md *ctx)
 {
-    return xdp_mark(ctx) ? XDP_PASS : get_leave(ctx, MC_COUNT_PASS_ROOM);
+    return xdp_mark(ctx) ? XDP_PASS : get_leave(ctx, PASS_ROOM);
 }
 
 SEC("xdp")
@@ -161,7 +162,7 @@ int hash_keys(struct xdp_md *ctx)
 {
     struct chain_scratch *chain;
     struct scratch *scratch = scratch_get();
-    int rc, why = MC_COUNT_PASS_ERROR;
+    int rc, why = PASS_ERROR;
 
     if (!scratch)
         return XDP_PASS;
@@ -169,7 +170,7 @@ int hash_keys(struct xdp_md *ctx)
     if (rc == STEP_MANY) {
         chain = chain_scratch_get();
         rc = chain_get_many(ctx);
-        why = chain ? chain->missing : MC_COUNT_PASS_ERROR;
+        why = chain ? chain->missing : PASS_ERROR;
     }
     if (rc == STEP_END) {
         bpf_tail_call(ctx, &xdp_calls, CALL_PREPARE_PACKET);

@@ -54,9 +54,6 @@ static __always_inline s64 reply_digits(const struct scratch *scratch, u32 *at, 
     return i ? number : -1;
 }
 
-/* The end of a datagram without END. */
-enum { STEP_MORE = STEP_MANY };
-
 /* Parses the block at scratch->at: STEP_NEXT, STEP_END, STEP_MORE, or a reason: it is malformed. */
 static __always_inline int block_read(struct scratch *scratch, struct reply_block *block)
 {
@@ -69,21 +66,21 @@ static __always_inline int block_read(struct scratch *scratch, struct reply_bloc
     if (scratch->at == scratch->nrequest)
         return STEP_MORE;
     if ((word & 0xffffffffffff) != TEXT_VALUE)
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     scratch->at += VALUE_BYTES;
     block->key = scratch->at;
     if (request_key(scratch) != STEP_NEXT || !scratch->nkey)
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     at = scratch->at;
     if (reply_byte(scratch, at++) != ' ' || reply_digits(scratch, &at, FLAGS_DIGITS) < 0 ||
         reply_byte(scratch, at++) != ' ')
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     n = reply_digits(scratch, &at, LENGTH_DIGITS);
     if (n < 0 || (u16)request_word(scratch, at) != 0x0a0d)
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     at += 2 + n;
     if (at + 2 > scratch->nrequest || (u16)request_word(scratch, at) != 0x0a0d)
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     scratch->at = at + 2;
     block->nvalue = n;
     block->nwire = scratch->at - block->key;
@@ -231,10 +228,10 @@ __attribute__((noinline)) int fill_step(struct scratch *scratch, struct chain_sc
                                         const struct fill *fill)
 {
     struct reply_block block = {0, 0, 0};
-    int rc;
+    enum verdict rc;
 
     if (!scratch || !chain || !fill)
-        return MC_COUNT_PASS_ERROR;
+        return PASS_ERROR;
     rc = block_read(scratch, &block);
     if (rc != STEP_NEXT || !fill->asked)
         return rc;
@@ -252,7 +249,7 @@ __attribute__((noinline)) int fill_pass(struct scratch *scratch, struct chain_sc
     int rc = STEP_NEXT, i;
 
     if (!scratch)
-        return MC_COUNT_PASS_ERROR;
+        return PASS_ERROR;
     scratch->at = 0;
     for (i = 0; i < REPLY_BLOCKS + 1; i++) {
         rc = fill_step(scratch, chain, fill);
@@ -351,7 +348,7 @@ __attribute__((noinline)) int fill_reply(struct __sk_buff *skb)
     struct scratch *scratch = scratch_get();
     u64 l4[L4_TEXT / 8];
     struct ask_id id;
-    int rc;
+    enum verdict rc;
 
     if (!scratch || !chain || skb->gso_size || !tick_ns ||
         ask_read(packet_tc(skb), chain, 0, &id) ||

@@ -39,27 +39,28 @@ static __always_inline u64 stamp_of(u64 hash)
 }
 
 /* Whether an entry may be that of the key and may be served: 0, or which miss it is. */
-static __always_inline int entry_check(const struct scratch *scratch,
-                                       const struct chain_bucket *bucket)
+static __always_inline enum verdict entry_check(const struct scratch *scratch,
+                                                const struct chain_bucket *bucket)
 {
     u64 stamp = bucket->stamp;
 
     if (bucket->nkey != scratch->nkey || stamp >> CHAIN_STAMP_BITS != stamp_of(scratch->hash) ||
         bucket->server != server_asked(scratch))
-        return CHAIN_MISS_EMPTY;
+        return MISS_EMPTY;
     if (bucket->word != READ_ONCE(bucket->gate.word) || bucket->all != READ_ONCE(all.word))
-        return CHAIN_MISS_WRITTEN;
+        return MISS_WRITTEN;
     if (((bpf_jiffies64() - stamp) << JIFFY_BITS) >> JIFFY_BITS > settings.max_age)
-        return CHAIN_MISS_AGE;
-    return 0;
+        return MISS_AGE;
+    return VERDICT_OK;
 }
 
 /*
  * Copies n bytes of a block's text, of at most `most`, behind the reply; 0, or which miss it is:
  * the text is another key's, or was written meanwhile. Copies up to 7 bytes more than n.
  */
-static __always_inline int block_copy(struct scratch *scratch, const struct chain_block *block,
-                                      u32 index, u64 n, const u64 most)
+static __always_inline enum verdict block_copy(struct scratch *scratch,
+                                               const struct chain_block *block, u32 index, u64 n,
+                                               const u64 most)
 {
     u64 at = scratch->nreply + 6, words = (n + 7) / 8, i;
     u32 seq = READ_ONCE(block->seq);
@@ -67,7 +68,7 @@ static __always_inline int block_copy(struct scratch *scratch, const struct chai
     read_barrier();
     if (seq & 1 || READ_ONCE(block->bucket) != index ||
         !text_has_key(scratch, block->wire, 8 * KEY_WORDS))
-        return CHAIN_MISS_EMPTY;
+        return MISS_EMPTY;
     BOUND(at, 2047);
     for (i = 0; i < most / 8; i++) {
         OPAQUE(at);
@@ -77,7 +78,7 @@ static __always_inline int block_copy(struct scratch *scratch, const struct chai
         at += 8;
     }
     read_barrier();
-    return READ_ONCE(block->seq) == seq ? 0 : CHAIN_MISS_EMPTY;
+    return READ_ONCE(block->seq) == seq ? VERDICT_OK : MISS_EMPTY;
 }
 
 __attribute__((noinline)) int medium_copy(struct scratch *scratch, u32 index, u32 n)
@@ -85,7 +86,7 @@ __attribute__((noinline)) int medium_copy(struct scratch *scratch, u32 index, u3
     u32 place = index & (settings.nmedium - 1);
     const struct chain_block *block = bpf_map_lookup_elem(&medium, &place);
 
-    return scratch && block ? block_copy(scratch, block, index, n, CHAIN_MEDIUM) : CHAIN_MISS_EMPTY;
+    return scratch && block ? block_copy(scratch, block, index, n, CHAIN_MEDIUM) : MISS_EMPTY;
 }
 
 __attribute__((noinline)) int large_copy(struct scratch *scratch, u32 index, u32 n)
@@ -93,35 +94,35 @@ __attribute__((noinline)) int large_copy(struct scratch *scratch, u32 index, u32
     u32 place = index & (settings.nlarge - 1);
     const struct chain_block *block = bpf_map_lookup_elem(&large, &place);
 
-    return scratch && block ? block_copy(scratch, block, index, n, CHAIN_LARGE) : CHAIN_MISS_EMPTY;
+    return scratch && block ? block_copy(scratch, block, index, n, CHAIN_LARGE) : MISS_EMPTY;
 }
 
 /* Copies the text of an entry, for which the reply has room: 0, or which miss it is. */
-static __always_inline int entry_copy(struct scratch *scratch, const struct chain_bucket *bucket,
-                                      u32 index)
+static __always_inline enum verdict entry_copy(struct scratch *scratch,
+                                               const struct chain_bucket *bucket, u32 index)
 {
     u64 at = scratch->nreply + 6;
 
     if (likely(bucket->size == CHAIN_IN_BUCKET)) {
         if (!text_has_key(scratch, bucket->wire, CHAIN_WIRE))
-            return CHAIN_MISS_EMPTY;
+            return MISS_EMPTY;
         BOUND(at, 2047);
         copy64(scratch->reply + at, bucket->wire);
-        return 0;
+        return VERDICT_OK;
     }
     return bucket->size == CHAIN_IN_MEDIUM ? medium_copy(scratch, index, scratch->nwire)
                                            : large_copy(scratch, index, scratch->nwire);
 }
 
 /* Appends the entry of scratch->key to the reply: 0, which miss it is, or a reason to pass. */
-static __always_inline int entry_take(struct scratch *scratch)
+static __always_inline enum verdict entry_take(struct scratch *scratch)
 {
     u32 index = bucket_index(scratch->hash), seq;
     const struct chain_bucket *bucket = bucket_get(index);
-    int rc;
+    enum verdict rc;
 
     if (unlikely(!bucket))
-        return CHAIN_MISS_EMPTY;
+        return MISS_EMPTY;
     seq = READ_ONCE(bucket->seq);
     read_barrier();
     rc = entry_check(scratch, bucket);
@@ -129,28 +130,23 @@ static __always_inline int entry_take(struct scratch *scratch)
         return rc;
     scratch->nwire = bucket->nwire;
     if (scratch->nwire > TEXT_MAX || scratch->nreply + 6 + scratch->nwire + 5 > REPLY_MAX)
-        rc = MC_COUNT_PASS_SIZE;
+        rc = PASS_SIZE;
     else
         rc = entry_copy(scratch, bucket, index);
     read_barrier();
     if (unlikely(seq & 1 || READ_ONCE(bucket->seq) != seq))
-        return CHAIN_MISS_EMPTY;
+        return MISS_EMPTY;
     return rc;
 }
 
 /* --- a request of one key ---------------------------------------------------------- */
 
 /*
- * Results beside those of request.bpf.h: a key is missing; the request has several keys, or cannot
- * be read in place.
- */
-enum { STEP_MISS = 2, STEP_MANY = 3 };
-
-/*
  * A request that is just "get KEY\r\n", in the frame's first buffer: STEP_END with the reply,
  * STEP_MISS, a reason, or STEP_MANY: call chain_get_many. *why: which miss.
  */
-static __always_inline int chain_get_one(struct xdp_md *ctx, struct scratch *scratch, int *why)
+static __always_inline enum verdict chain_get_one(struct xdp_md *ctx, struct scratch *scratch,
+                                                  int *why)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     u64 at = offsets_text(scratch_offsets(scratch));
@@ -163,7 +159,7 @@ static __always_inline int chain_get_one(struct xdp_md *ctx, struct scratch *scr
     if (*why)
         return STEP_MISS;
     if (unlikely(key_judge(scratch, scratch->offsets.v6) == CHECKSUM_WRONG))
-        return MC_COUNT_PASS_PACKET;
+        return PASS_PACKET;
     STORE64(scratch->reply + REPLY_TEXT - 2, TEXT_VALUE << 16);
     scratch->nreply += 6 + scratch->nwire;
     scratch->nhits = 1;
@@ -178,10 +174,10 @@ static __always_inline int chain_get_one(struct xdp_md *ctx, struct scratch *scr
  */
 __attribute__((noinline)) int get_next(struct scratch *scratch, struct chain_scratch *chain)
 {
-    int rc;
+    enum verdict rc;
 
     if (!scratch || !chain)
-        return MC_COUNT_PASS_ERROR;
+        return PASS_ERROR;
     rc = key_next(scratch);
     if (rc != STEP_NEXT || chain->missing)
         return rc;
@@ -193,33 +189,32 @@ __attribute__((noinline)) int get_next(struct scratch *scratch, struct chain_scr
 }
 
 /* Looks up all keys: STEP_END with the reply, STEP_MISS, or a reason: it is no plain get. */
-static __always_inline int get_all(struct scratch *scratch, struct chain_scratch *chain)
+static __always_inline enum verdict get_all(struct scratch *scratch, struct chain_scratch *chain)
 {
-    int rc = STEP_NEXT, i;
+    enum verdict rc = STEP_NEXT;
+    int i;
 
     answer_begin(scratch);
     chain->missing = 0;
     if (!request_has_newline(scratch))
-        return MC_COUNT_PASS_REQUEST;
+        return PASS_REQUEST;
     for (i = 0; i < KEYS_MAX; i++) {
         rc = get_next(scratch, chain);
         if (rc != STEP_NEXT)
             break;
     }
     if (rc != STEP_END)
-        return rc == STEP_NEXT ? MC_COUNT_PASS_REQUEST : rc;
+        return rc == STEP_NEXT ? PASS_REQUEST : rc;
     if (chain->missing)
         return STEP_MISS;
     reply_end(scratch);
     return STEP_END;
 }
 
-_Static_assert((int)CHAIN_MISS_AGE < (int)MC_COUNT_PASS_SIZE, "misses and these reasons differ");
-
 /* Counts why a well-formed get is not answered: a miss, or a reason from PASS_SIZE on. */
 static __always_inline void get_count(struct scratch *scratch, struct chain_scratch *chain, u32 why)
 {
-    if (why == CHAIN_MISS_EMPTY || why == CHAIN_MISS_WRITTEN || why == CHAIN_MISS_AGE)
+    if (why >= VERDICT_MISS)
         chain_count(chain, why);
     else
         count_reason(scratch, why);
@@ -229,10 +224,10 @@ __attribute__((noinline)) int chain_get_many(struct xdp_md *ctx)
 {
     struct chain_scratch *chain = chain_scratch_get();
     struct scratch *scratch = scratch_get();
-    int rc;
+    enum verdict rc;
 
     if (!scratch || !chain)
-        return MC_COUNT_PASS_ERROR;
+        return PASS_ERROR;
     rc = request_load(packet_xdp(ctx), scratch, NGET);
     if (!rc)
         rc = request_check(packet_xdp(ctx), scratch, TEXT_GET);

@@ -50,7 +50,7 @@ __attribute__((noinline)) int large_look(struct __sk_buff *skb)
 {
     struct chain_scratch *chain = chain_scratch_get();
     struct scratch *scratch = scratch_get();
-    int rc;
+    enum verdict rc;
 
     if (!scratch || !chain)
         return STEP_MISS;
@@ -86,8 +86,9 @@ int answer_large(struct __sk_buff *skb)
 {
     struct tc_headers *headers;
     struct scratch *scratch;
+    enum verdict rc;
     u32 hidden;
-    int rc;
+    int act;
 
     if (unlikely(skb->gso_size))
         large_joined(skb);
@@ -109,11 +110,11 @@ int answer_large(struct __sk_buff *skb)
         return large_leave(skb);
     if (large_look(skb) != STEP_END)
         return large_leave(skb);
-    rc = tc_reply(skb, hidden, scratch->checksum_left);
-    if (rc == TC_NEXT)
+    act = tc_reply(skb, hidden, scratch->checksum_left);
+    if (act == TC_NEXT)
         return large_leave(skb);
     skb->tc_index = CHAIN_SEEN;
-    return rc;
+    return act;
 }
 
 #endif

@@ -204,25 +204,25 @@ __attribute__((noinline)) int guard_ask(u64 high, u64 low, u32 six)
     u32 number = guard_list();
 
     if (guard_allow != MC_ALLOW_LIST)
-        return 0;
+        return VERDICT_OK;
     if (guard_reloads)
         read_barrier();
     if (!guard_listed(high, low, !!six, number))
-        return MC_COUNT_PASS_ALLOW;
+        return PASS_ALLOW;
     if (!guard_reloads)
-        return 0;
+        return VERDICT_OK;
     read_barrier();
-    return guard_list() == number ? 0 : MC_COUNT_PASS_ALLOW;
+    return guard_list() == number ? VERDICT_OK : PASS_ALLOW;
 }
 
 /* Whether a source is within its rate: 0, or the reason to pass. */
-static __always_inline int guard_take(u64 high, u64 low, u64 six)
+static __always_inline enum verdict guard_take(u64 high, u64 low, u64 six)
 {
     u64 hash = high * guard_seeds[0];
 
     if (six && (is_local6(high, low) || high >> 54 == 0xfe80 >> 6))
         hash += low * guard_seeds[1];
-    return guard_charge(hash) ? 0 : MC_COUNT_PASS_RATE;
+    return guard_charge(hash) ? VERDICT_OK : PASS_RATE;
 }
 
 static __always_inline u64 source_high(const void *ip, u64 v6)
@@ -236,37 +236,38 @@ static __always_inline u64 source_low(const void *ip, u64 v6)
 }
 
 /* Whether a request, whose IP header begins there, may be answered: 0, or the reason to pass. */
-static __always_inline int guard_source(const void *ip, u64 v6)
+static __always_inline enum verdict guard_source(const void *ip, u64 v6)
 {
     if (guard_allow == MC_ALLOW_LOCAL && unlikely(!is_local_pair(ip, v6)))
-        return MC_COUNT_PASS_ALLOW;
+        return PASS_ALLOW;
     if (guard_allow == MC_ALLOW_LIST && !(guard_list() & MC_GUARD_LOCAL && is_local_pair(ip, v6)))
         return guard_ask(source_high(ip, v6), source_low(ip, v6), !!v6);
-    return 0;
+    return VERDICT_OK;
 }
 
 /*
  * Whether the rate of its source allows a request now: 0, or the reason to pass. The last check,
  * made once for each request, since it charges the source.
  */
-static __always_inline int guard_rate(const void *ip, u64 v6)
+static __always_inline enum verdict guard_rate(const void *ip, u64 v6)
 {
-    return guard_request_cost() ? guard_take(source_high(ip, v6), source_low(ip, v6), v6) : 0;
+    return guard_request_cost() ? guard_take(source_high(ip, v6), source_low(ip, v6), v6)
+                                : VERDICT_OK;
 }
 
 /*
  * Whether a reply of nreply bytes of text to a request of nrequest may be so large: 0, or the
  * reason to pass. What needs fragments is left to the server: the kernel programs make none.
  */
-static __always_inline int guard_size(u64 v6, u64 nrequest, u64 nreply)
+static __always_inline enum verdict guard_size(u64 v6, u64 nrequest, u64 nreply)
 {
     u64 most = guard_reloads ? READ_ONCE(guard_now.amplification) : guard_amplification;
 
     if (unlikely(ip_bytes(v6) + L4_TEXT + nreply > READ_ONCE(control.packet_over) - 1))
-        return MC_COUNT_PASS_SIZE;
+        return PASS_SIZE;
     if (most && l4_payload(nreply) > l4_payload(nrequest) * most)
-        return MC_COUNT_PASS_AMPLIFICATION;
-    return 0;
+        return PASS_AMPLIFICATION;
+    return VERDICT_OK;
 }
 
 #endif

@@ -20,20 +20,10 @@
 
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/sum.bpf.h"
+#include "bpf/packet/verdict.bpf.h"
 
 /* The interface of every network namespace that leads to itself. */
 enum { LOOPBACK = 1 };
-
-/* What the checks say beside reasons. */
-enum {
-    HEAD_GET = 0,
-    HEAD_FOREIGN = 1, /* to another port */
-    HEAD_VERB = 2,    /* no get, but see verbs.bpf.h */
-    HEAD_HIDDEN = 3,  /* a get; only TC may answer it */
-    HEAD_ODD = 4,     /* not plain, or too short */
-    HEAD_REMOTE = 5,  /* to our port, and to an address that is not ours */
-};
-_Static_assert((int)HEAD_REMOTE < (int)MC_COUNT_PASS_COMMAND, "reasons and these are distinct");
 
 enum {
     TYPE_IP4 = bpf_htons(0x0800),
@@ -275,8 +265,8 @@ static __always_inline enum checksum ip4_judge(const struct saved_headers *saved
 #define MACS(link) (LOAD64(link) & 0x1ffffffffffff)
 
 /*
- * Whether a frame went to a MAC address of ours: HEAD_GET or a reason. HEAD_HIDDEN: it did, but it
- * may have had a tag, which only TC sees and only its reply would have.
+ * Whether a frame went to a MAC address of ours: VERDICT_OK or a reason. HEAD_HIDDEN: it did, but
+ * it may have had a tag, which only TC sees and only its reply would have.
  */
 __attribute__((noinline)) int mac_check(u64 macs, u32 ifindex)
 {
@@ -284,14 +274,14 @@ __attribute__((noinline)) int mac_check(u64 macs, u32 ifindex)
     u32 n = local->nmacs, i;
 
     if (!macs && ifindex == LOOPBACK)
-        return HEAD_GET;
+        return VERDICT_OK;
     for (i = 0; i < MC_MAX_MACS; i++) {
         if (i >= n)
             break;
         if (local->macs[i] == macs)
-            return local->tags_hidden && local->nvlans ? HEAD_HIDDEN : HEAD_GET;
+            return local->tags_hidden && local->nvlans ? HEAD_HIDDEN : VERDICT_OK;
     }
-    return MC_COUNT_PASS_MAC;
+    return PASS_MAC;
 }
 
 /* A tag, network order, as mc_local has it. */

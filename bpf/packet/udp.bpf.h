@@ -109,23 +109,23 @@ static __always_inline int lengths_agree(const void *ip, u64 v6, u64 nudp, u64 n
 }
 
 /*
- * Whether a packet, with n bytes in its frame from IP on, is a request in one datagram: HEAD_GET,
+ * Whether a packet, with n bytes in its frame from IP on, is a request in one datagram: VERDICT_OK,
  * or the reason to pass, and how much text it has. The caller knows that it is to our port, and
  * plain.
  */
-static __always_inline int l4_check(const void *ip, u64 v6, u64 n, u64 *ntext)
+static __always_inline enum verdict l4_check(const void *ip, u64 v6, u64 n, u64 *ntext)
 {
     const void *udp = ip + ip_bytes(v6);
     u64 nudp = l4_length(udp);
 
     if (unlikely(!source_is_fit(ip, v6)))
-        return MC_COUNT_PASS_SOURCE;
+        return PASS_SOURCE;
     if (unlikely(!lengths_agree(ip, v6, nudp, n)))
-        return MC_COUNT_PASS_PACKET;
+        return PASS_PACKET;
     if (unlikely(!l4_is_only(udp) || nudp <= L4_TEXT))
-        return MC_COUNT_PASS_FRAME;
+        return PASS_FRAME;
     *ntext = nudp - L4_TEXT;
-    return HEAD_GET;
+    return VERDICT_OK;
 }
 
 /* --- its checksum ------------------------------------------------------------------- */

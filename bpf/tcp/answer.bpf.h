@@ -22,7 +22,7 @@ static __always_inline int conn_came_by_way(const struct mc_tcp_conn *conn, u64 
 }
 
 /* What a request that begins with these bytes seems to be: HEAD_GET, HEAD_VERB or HEAD_FOREIGN. */
-static __always_inline int text_kind(u32 text)
+static __always_inline enum verdict text_kind(u32 text)
 {
     if (text == TEXT_GET)
         return HEAD_GET;
@@ -53,28 +53,28 @@ static __always_inline int conn_is_narrow(const struct mc_tcp_conn *conn,
  * Looks up what the request in the packet asks for, and keeps the reply: 0, or the reason to pass.
  * `scratch` has the headers.
  */
-static __always_inline int tcp_lookup(struct packet packet, struct scratch *scratch,
+static __always_inline enum verdict tcp_lookup(struct packet packet, struct scratch *scratch,
                                       struct segment_scratch *tcp, const struct mc_tcp_conn *conn,
-                                      int kind)
+                                      enum verdict kind)
 {
-    int rc;
+    enum verdict rc;
 
     if (unlikely(tcp_is_bypassed()))
-        return MC_TCP_PASS_BYPASS;
+        return PASS_TCP_BYPASS;
     rc = packet_answer(packet, scratch, kind);
-    if (rc == MC_COUNT_PASS_COMMAND)
-        return MC_TCP_PASS_COMMAND;
-    if (rc == MC_COUNT_PASS_PACKET || rc == MC_COUNT_PASS_REQUEST)
-        return MC_TCP_PASS_SEGMENT;
+    if (rc == PASS_COMMAND)
+        return PASS_TCP_COMMAND;
+    if (rc == PASS_PACKET || rc == PASS_REQUEST)
+        return PASS_TCP_SEGMENT;
     if (rc != STEP_END)
-        return MC_TCP_PASS_LOOKUP;
+        return PASS_TCP_LOOKUP;
     if (scratch->nreply == REPLY_TEXT) /* quiet verbs that find nothing */
-        return MC_TCP_PASS_COMMAND;
+        return PASS_TCP_COMMAND;
     if (conn_is_narrow(conn, &tcp->segment, scratch->nreply - REPLY_TEXT))
-        return MC_TCP_PASS_WINDOW;
+        return PASS_TCP_WINDOW;
     tcp->owner = kept_owner(tcp->segment.ack, conn->slot, conn->generation);
     tcp->kept = kept_put(scratch, tcp->owner);
-    return tcp->kept == KEPT_NONE ? MC_TCP_PASS_KEPT : 0;
+    return tcp->kept == KEPT_NONE ? PASS_TCP_KEPT : VERDICT_OK;
 }
 
 /* Counts an answer that was sent. */

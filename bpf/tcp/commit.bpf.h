@@ -35,21 +35,21 @@ static __always_inline int conn_hears(const struct mc_tcp_conn *conn,
  * Whether a segment is the next thing for the server to do, by this boundary: 0, or the reason to
  * pass. Without the lock it tells what probably is so.
  */
-static __always_inline int conn_refuses(const struct mc_tcp_conn *conn,
+static __always_inline enum verdict conn_refuses(const struct mc_tcp_conn *conn,
                                         const struct mc_tcp_slot *slot,
                                         const struct tcp_segment *segment, u64 boundary)
 {
     u32 seq = segment->seq - conn->shift.in, ack = segment->ack - conn->shift.out;
 
     if (conn->shift.nreply && seq_before(segment->ack, shift_reply_end(&conn->shift)))
-        return MC_TCP_PASS_UNACKED;
+        return PASS_TCP_UNACKED;
     if ((conn->flags & (MC_TCP_FOLLOWED | MC_TCP_CLOSING)) != MC_TCP_FOLLOWED ||
         boundary == MC_TCP_NONE || READ_ONCE(slot->generation) != conn->generation)
-        return MC_TCP_PASS_BOUNDARY;
+        return PASS_TCP_BOUNDARY;
     if (seq != conn->in_end || seq != conn->in_base + (u32)boundary || ack != conn->out_end ||
         ack != conn->out_base + (u32)(boundary >> 32))
-        return MC_TCP_PASS_BOUNDARY;
-    return seq_before(segment->tsval, conn->client_ts) ? MC_TCP_PASS_SEGMENT : 0;
+        return PASS_TCP_BOUNDARY;
+    return seq_before(segment->tsval, conn->client_ts) ? PASS_TCP_SEGMENT : VERDICT_OK;
 }
 
 /* The kept text of a reply that is no longer outstanding; to be freed without the lock. */
@@ -97,24 +97,24 @@ static __always_inline void conn_words(const struct mc_tcp_conn *conn, struct tc
  * socket what the segment acknowledges, if that is news to it; XDP can either answer a segment or
  * pass it.
  */
-static __always_inline int conn_commit(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
+static __always_inline enum verdict conn_commit(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
                                        struct segment_scratch *tcp, struct tcp_words *words,
                                        u32 nreply, const int pays)
 {
     const struct tcp_segment *segment = &tcp->segment;
     u64 boundary = READ_ONCE(slot->boundary);
     u32 ack = segment->ack - conn->shift.out;
-    int rc;
+    enum verdict rc;
 
     read_barrier();
     if (boundary != tcp->boundary)
-        return MC_TCP_PASS_BOUNDARY;
+        return PASS_TCP_BOUNDARY;
     rc = conn_refuses(conn, slot, segment, boundary);
     if (rc)
         return rc;
     tcp->debt = conn->acked != ack;
     if (!pays && tcp->debt)
-        return MC_TCP_PASS_BOUNDARY;
+        return PASS_TCP_BOUNDARY;
     conn->acked = ack;
     if (!shift_is_used(&conn->shift))
         conn->tsval = bpf_htonl(bpf_ntohl(conn->tsval) + MC_TCP_AHEAD);
@@ -133,18 +133,18 @@ static __always_inline int conn_commit(struct mc_tcp_conn *conn, struct mc_tcp_s
     tcp->shift = conn->shift;
     tcp->tsval = bpf_ntohl(conn->tsval);
     conn_words(conn, words, segment->ack, segment->seq + segment->n, segment->tsval);
-    return 0;
+    return VERDICT_OK;
 }
 
 /*
  * Commits the answer in `scratch`, whose text is kept: 0, or the reason to pass, and it is kept no
  * longer.
  */
-static __always_inline int tcp_commit(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
+static __always_inline enum verdict tcp_commit(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
                                       struct scratch *scratch, struct segment_scratch *tcp,
                                       const int pays)
 {
-    int rc = MC_TCP_PASS_BOUNDARY;
+    enum verdict rc = PASS_TCP_BOUNDARY;
     struct tcp_acked acked;
 
     if (likely(conn_lock(conn, &tcp->segment.flow))) {

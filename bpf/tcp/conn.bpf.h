@@ -103,7 +103,7 @@ struct segment_scratch {
     u64 owner;                 /* of the kept text, */
     u32 kept;                  /* and where in the pool it is */
     u32 in_pieces;             /* how it is sent again */
-    int reason;                /* why the segment is passed: MC_TCP_PASS_*, 0: not counted */
+    int reason;                /* why the segment is passed: PASS_TCP_*, 0: not counted */
     u32 can_resend;            /* the headers of a reply are in scratch->saved, */
     u32 ifindex;               /* and it leaves by this interface (TC) */
     u32 l4;                    /* where in the frame TCP's header begins */

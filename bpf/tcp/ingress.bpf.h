@@ -185,54 +185,52 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
     return tcp_tc_hand(skb, l4, seq);
 }
 
-/* What the steps of answering say beside a program's verdicts: the segment is passed. */
-enum { TCP_LEFT = -100 };
-
 /*
- * Passes a segment, for a reason MC_TCP_PASS_*, which is counted unless XDP has (see tcp_xdp_pass);
+ * Passes a segment, for a reason PASS_TCP_*, which is counted unless XDP has (see tcp_xdp_pass);
  * one without data is not counted.
  */
-static __always_inline int tcp_leave(struct segment_scratch *tcp, int why)
+static __always_inline enum verdict tcp_leave(struct segment_scratch *tcp, enum verdict why)
 {
-    tcp->reason = tcp->segment.n && (tc_alone || why == MC_TCP_PASS_COMMAND) ? why : 0;
-    return TCP_LEFT;
+    tcp->reason = tcp->segment.n && (tc_alone || why == PASS_TCP_COMMAND) ? why : 0;
+    return why;
 }
 
 /* The same of a request; XDP has counted nothing if the socket is to learn what that acknowledges.
  */
-static __always_inline int tcp_leave_request(struct segment_scratch *tcp,
-                                             const struct mc_tcp_conn *conn, int why)
+static __always_inline enum verdict
+tcp_leave_request(struct segment_scratch *tcp, const struct mc_tcp_conn *conn, enum verdict why)
 {
     tcp_leave(tcp, why);
     if (conn_hears(conn, &tcp->segment))
         tcp->reason = why;
-    return TCP_LEFT;
+    return why;
 }
 
-/* Answers a request: what TC returns, or TCP_LEFT. */
-static __always_inline int tcp_tc_answer(struct __sk_buff *skb, struct scratch *scratch,
-                                         struct segment_scratch *tcp, struct mc_tcp_conn *conn,
-                                         struct mc_tcp_slot *slot, u32 l4)
+/* Answers a request, whose reply is then to be sent: VERDICT_OK; or it is left, for this reason. */
+static __always_inline enum verdict tcp_tc_answer(struct __sk_buff *skb, struct scratch *scratch,
+                                                  struct segment_scratch *tcp,
+                                                  struct mc_tcp_conn *conn,
+                                                  struct mc_tcp_slot *slot, u32 l4)
 {
-    int kind, rc;
+    enum verdict kind, rc;
     u32 text;
 
     if (!tcp->segment.is_plain || skb->gso_size || skb->pkt_type != PACKET_HOST)
-        return tcp_leave(tcp, MC_TCP_PASS_SEGMENT);
+        return tcp_leave(tcp, PASS_TCP_SEGMENT);
     if (tcp->segment.n < REQUEST_LEAST || !skb_read_text(skb, l4, &text))
-        return tcp_leave(tcp, MC_TCP_PASS_COMMAND);
+        return tcp_leave(tcp, PASS_TCP_COMMAND);
     kind = text_kind(text);
     if (kind == HEAD_FOREIGN || !text_is_spoken(text, slot))
-        return tcp_leave(tcp, MC_TCP_PASS_COMMAND);
+        return tcp_leave(tcp, PASS_TCP_COMMAND);
     tcp->boundary = READ_ONCE(slot->boundary);
     read_barrier();
     rc = conn_refuses(conn, slot, &tcp->segment, tcp->boundary);
     if (rc)
         return tcp_leave(tcp, rc);
     if (!skb_save_headers(skb, scratch, L4_TEXT))
-        return tcp_leave(tcp, MC_TCP_PASS_SEGMENT);
+        return tcp_leave(tcp, PASS_TCP_SEGMENT);
     if (!conn_came_by_way(conn, scratch->saved.from, skb->ifindex, skb_vlan(skb)))
-        return tcp_leave(tcp, MC_TCP_PASS_WAY);
+        return tcp_leave(tcp, PASS_TCP_WAY);
     scratch->nframe = skb->len;
     scratch->ntext = tcp->segment.n;
     rc = tcp_lookup(packet_tc(skb), scratch, tcp, conn, kind);
@@ -242,7 +240,7 @@ static __always_inline int tcp_tc_answer(struct __sk_buff *skb, struct scratch *
     if (rc)
         return tcp_leave_request(tcp, conn, rc);
     tcp_count_answer(scratch, slot, MC_TCP_ANSWERED_TC);
-    return tcp_tc_send(skb);
+    return VERDICT_OK;
 }
 
 /*
@@ -277,7 +275,6 @@ int tcp_ingress(struct __sk_buff *skb)
     struct mc_tcp_slot *slot;
     struct mc_tcp_conn *conn;
     u32 l4;
-    int rc;
 
     if (!tcp || !scratch)
         return TC_NEXT;
@@ -305,8 +302,9 @@ int tcp_ingress(struct __sk_buff *skb)
                    conn_tsecr(conn, &tcp->segment));
         return tcp_tc_refuse(skb);
     }
-    rc = tcp_tc_answer(skb, scratch, tcp, conn, slot, l4);
-    return rc == TCP_LEFT ? tcp_tc_pass(skb, scratch, tcp, conn, slot, l4) : rc;
+    return tcp_tc_answer(skb, scratch, tcp, conn, slot, l4)
+               ? tcp_tc_pass(skb, scratch, tcp, conn, slot, l4)
+               : tcp_tc_send(skb);
 }
 
 #endif

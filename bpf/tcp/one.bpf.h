@@ -19,8 +19,6 @@
 #include "bpf/tcp/kept.bpf.h"
 
 enum {
-    ONE_KEPT = 0, /* the reply's text is kept, and counted in `scratch` */
-    ONE_NOT = -1, /* not so plain. Anything else is a reason to pass */
     /* What is needed of an item's extent behind the item's start. */
     ONE_REACH = MC_ITEM_HEADER + 2048 + 64,
 };
@@ -47,18 +45,19 @@ static __always_inline const char *one_item(const struct scratch *scratch, u32 r
 
 /* Takes a place for the reply of n bytes, which the client is to have room for: NULL and *rc. */
 static __always_inline struct kept *one_place(struct scratch *scratch, struct segment_scratch *tcp,
-                                              const struct mc_tcp_conn *conn, u64 n, int *rc)
+                                              const struct mc_tcp_conn *conn, u64 n,
+                                              enum verdict *rc)
 {
     struct kept *kept;
 
     if (unlikely(conn_is_narrow(conn, &tcp->segment, n))) {
-        *rc = MC_TCP_PASS_WINDOW;
+        *rc = PASS_TCP_WINDOW;
         return NULL;
     }
     tcp->owner = kept_owner(tcp->segment.ack, conn->slot, conn->generation);
     kept = kept_take(tcp->owner, &tcp->kept);
     if (unlikely(!kept)) {
-        *rc = MC_TCP_PASS_KEPT;
+        *rc = PASS_TCP_KEPT;
         return NULL;
     }
     kept->n = n;
@@ -77,22 +76,23 @@ __attribute__((noinline)) int one_sum(const struct kept *kept, u32 nwire)
     return sum_fold(text_sum(kept->text + NVALUE, n));
 }
 
-static __always_inline int one_hit(struct scratch *scratch, struct segment_scratch *tcp,
-                                   const struct mc_tcp_conn *conn, const struct mc_bucket *bucket,
-                                   u32 index, u32 seq, u64 slot)
+static __always_inline enum verdict one_hit(struct scratch *scratch, struct segment_scratch *tcp,
+                                            const struct mc_tcp_conn *conn,
+                                            const struct mc_bucket *bucket, u32 index, u32 seq,
+                                            u64 slot)
 {
     const char *item = one_item(scratch, bucket_ref(bucket, slot)), *wire;
     u64 meta, nwire, at, sum;
     struct kept *kept;
-    int rc = ONE_NOT;
+    enum verdict rc = FOUND_MORE;
 
     if (unlikely(!item))
-        return ONE_NOT;
+        return FOUND_MORE;
     meta = LOAD64(item + ITEM_META);
     nwire = LOAD64(item + ITEM_EXPTIME) >> 32;
     OPAQUE(nwire);
     if (unlikely(nwire - 9 > TEXT_MAX - (NVALUE + NEND) - 9))
-        return ONE_NOT;
+        return FOUND_MORE;
     kept = one_place(scratch, tcp, conn, NVALUE + nwire + NEND, &rc);
     if (unlikely(!kept))
         return rc;
@@ -108,7 +108,7 @@ static __always_inline int one_hit(struct scratch *scratch, struct segment_scrat
     read_barrier();
     if (unlikely(READ_ONCE(bucket->seq) != seq || bucket_is_behind(bucket))) {
         kept_free(tcp->kept, tcp->owner);
-        return ONE_NOT;
+        return FOUND_MORE;
     }
     slot_found(scratch, bucket, index, slot);
     slot_replied(scratch);
@@ -116,52 +116,54 @@ static __always_inline int one_hit(struct scratch *scratch, struct segment_scrat
     scratch->wire_sum = sum;
     scratch->classes[0] = META_CLSID(meta) % MC_CLASSES;
     scratch->nkeys = scratch->nhits = 1;
-    return ONE_KEPT;
+    return VERDICT_OK;
 }
 
-static __always_inline int one_miss(struct scratch *scratch, struct segment_scratch *tcp,
-                                    const struct mc_tcp_conn *conn, const struct mc_bucket *bucket,
-                                    u32 seq)
+static __always_inline enum verdict one_miss(struct scratch *scratch, struct segment_scratch *tcp,
+                                             const struct mc_tcp_conn *conn,
+                                             const struct mc_bucket *bucket, u32 seq)
 {
     struct kept *kept;
-    int rc = ONE_NOT;
+    enum verdict rc = FOUND_MORE;
 
     if (unlikely(READ_ONCE(bucket->next)))
-        return ONE_NOT;
+        return FOUND_MORE;
     read_barrier();
     if (unlikely(READ_ONCE(bucket->seq) != seq))
-        return ONE_NOT;
+        return FOUND_MORE;
     kept = one_place(scratch, tcp, conn, NEND, &rc);
     if (unlikely(!kept))
         return rc;
     STORE64(kept->text, TEXT_END);
     scratch->nkeys = 1;
     scratch->nhits = 0;
-    return ONE_KEPT;
+    return VERDICT_OK;
 }
 
 /* Takes the key out of a frame: 0, or why not. */
-static __always_inline int one_key(struct xdp_md *ctx, struct scratch *scratch,
-                                   struct offsets offsets)
+static __always_inline enum verdict one_key(struct xdp_md *ctx, struct scratch *scratch,
+                                            struct offsets offsets)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 
     if (!xdp_key(scratch, data + offsets_text(offsets), end))
-        return ONE_NOT;
-    return unlikely(key_judge(scratch, offsets.v6) == CHECKSUM_WRONG) ? MC_TCP_PASS_SEGMENT : 0;
+        return FOUND_MORE;
+    return unlikely(key_judge(scratch, offsets.v6) == CHECKSUM_WRONG) ? PASS_TCP_SEGMENT
+                                                                      : VERDICT_OK;
 }
 
 /* Looks up the key of a get in a frame whose headers are in `scratch`, and keeps the reply. */
-static __always_inline int one_lookup(struct xdp_md *ctx, struct scratch *scratch,
-                                      struct segment_scratch *tcp, const struct mc_tcp_conn *conn)
+static __always_inline enum verdict one_lookup(struct xdp_md *ctx, struct scratch *scratch,
+                                               struct segment_scratch *tcp,
+                                               const struct mc_tcp_conn *conn)
 {
     const struct mc_bucket *bucket;
     u32 nbuckets, index, seq;
     u64 matches;
-    int rc;
+    enum verdict rc;
 
     if (unlikely(tcp_is_bypassed()))
-        return MC_TCP_PASS_BYPASS;
+        return PASS_TCP_BYPASS;
     rc = scratch->offsets.v6 ? one_key(ctx, scratch, OFFSETS(0, 1))
                              : one_key(ctx, scratch, OFFSETS(0, 0));
     if (unlikely(rc))
@@ -171,11 +173,11 @@ static __always_inline int one_lookup(struct xdp_md *ctx, struct scratch *scratc
     index = mc_bucket_of(scratch->hash, nbuckets);
     bucket = bucket_main(index);
     if (unlikely(!bucket))
-        return ONE_NOT;
+        return FOUND_MORE;
     seq = READ_ONCE(bucket->seq);
     read_barrier();
     if (unlikely(seq & 1 || ((u32)scratch->hash & READ_ONCE(bucket->mask)) != index))
-        return ONE_NOT;
+        return FOUND_MORE;
     matches = bucket_matches(bucket, scratch->hash);
     if (matches)
         return one_hit(scratch, tcp, conn, bucket, index, seq, bytes_below(matches));

@@ -56,9 +56,9 @@ static __always_inline int tcp_xdp_send(struct xdp_md *ctx, struct scratch *scra
  * the kept reply (t/model: NOTE_XDP, RESEND_XDP). Commands that are not answered TC counts: XDP
  * passes most of them before it has looked for the connection.
  */
-static __always_inline int tcp_xdp_pass(const struct segment_scratch *tcp, int why)
+static __always_inline int tcp_xdp_pass(const struct segment_scratch *tcp, enum verdict why)
 {
-    if (tcp->segment.n && why != MC_TCP_PASS_COMMAND)
+    if (tcp->segment.n && why != PASS_TCP_COMMAND)
         tcp_count(why);
     return XDP_PASS;
 }
@@ -72,23 +72,24 @@ __attribute__((noinline)) int tcp_xdp_lookup(struct xdp_md *ctx, const struct mc
 {
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
-    int rc = ONE_NOT;
+    enum verdict rc = FOUND_MORE;
 
     if (!tcp || !scratch || !conn)
-        return MC_TCP_PASS_LOOKUP;
+        return PASS_TCP_LOOKUP;
     if (kind == HEAD_GET)
         rc = one_lookup(ctx, scratch, tcp, conn);
-    tcp->is_one = rc != ONE_NOT;
-    return rc == ONE_NOT ? tcp_lookup(packet_xdp(ctx), scratch, tcp, conn, kind) : rc;
+    tcp->is_one = rc != FOUND_MORE;
+    return rc == FOUND_MORE ? tcp_lookup(packet_xdp(ctx), scratch, tcp, conn, kind) : rc;
 }
 
 /* Answers a request, or passes it. */
 static __always_inline int tcp_xdp_answer(struct xdp_md *ctx, struct scratch *scratch,
                                           struct segment_scratch *tcp, struct mc_tcp_conn *conn,
-                                          struct mc_tcp_slot *slot, int kind)
+                                          struct mc_tcp_slot *slot, enum verdict kind)
 {
     u64 before = scratch->nframe, nframe;
-    int rc, grown, undo;
+    enum verdict rc;
+    int grown, undo;
 
     rc = tcp_xdp_lookup(ctx, conn, kind);
     if (rc)
@@ -97,7 +98,7 @@ static __always_inline int tcp_xdp_answer(struct xdp_md *ctx, struct scratch *sc
     grown = tcp_grow(ctx, before, nframe);
     if (grown == GROWN_FAILED) {
         kept_free(tcp->kept, tcp->owner);
-        tcp_count(MC_TCP_PASS_ROOM);
+        tcp_count(PASS_TCP_ROOM);
         return XDP_PASS; /* as it came: TC answers */
     }
     rc = tcp_commit(conn, slot, scratch, tcp, 0);
@@ -120,25 +121,24 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
     u32 text;
-    int rc;
+    enum verdict rc;
 
     /* All of it in the frame's first buffer. */
     if (!tcp->segment.is_plain || offsets_text(offsets) + tcp->segment.n > scratch->nframe)
-        return tcp_xdp_pass(tcp, MC_TCP_PASS_SEGMENT);
+        return tcp_xdp_pass(tcp, PASS_TCP_SEGMENT);
     if (l4 + L4_CHECKED > end)
         return XDP_PASS;
     text = LOAD32(l4 + L4_TEXT);
     if (!text_is_spoken(text, slot))
-        return tcp_xdp_pass(tcp, MC_TCP_PASS_COMMAND);
+        return tcp_xdp_pass(tcp, PASS_TCP_COMMAND);
     tcp->boundary = READ_ONCE(slot->boundary);
     read_barrier();
     rc = conn_refuses(conn, slot, &tcp->segment, tcp->boundary);
     if (rc)
         return tcp_xdp_pass(tcp, rc);
     if (!conn_came_by_way(conn, LOAD64(data + 6), ctx->ingress_ifindex, 0) ||
-        (unlikely(MACS(data) != control.mac) &&
-         mac_check(MACS(data), ctx->ingress_ifindex) != HEAD_GET))
-        return tcp_xdp_pass(tcp, MC_TCP_PASS_WAY);
+        (unlikely(MACS(data) != control.mac) && mac_check(MACS(data), ctx->ingress_ifindex)))
+        return tcp_xdp_pass(tcp, PASS_TCP_WAY);
     if (conn_hears(conn, &tcp->segment))
         return XDP_PASS; /* TC answers it and tells the socket, or counts why not */
     scratch->offsets = offsets;

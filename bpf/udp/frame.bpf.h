@@ -24,14 +24,14 @@ enum { MARK_AGAIN = 16, MARK_BYTES = MARK_AGAIN + 4 };
 _Static_assert((int)MARK_AGAIN >= (int)FRAME_IP, "one of them is in sight");
 
 /* Passes a packet to the server, and counts why. */
-static __always_inline int xdp_pass(struct scratch *scratch, u32 reason)
+static __always_inline int xdp_pass(struct scratch *scratch, enum verdict reason)
 {
     count_reason(scratch, reason);
     return XDP_PASS;
 }
 
 /* guard_size of the reply in `scratch`. */
-static __always_inline int guard_reply(const struct scratch *scratch)
+static __always_inline enum verdict guard_reply(const struct scratch *scratch)
 {
     return guard_size(scratch->offsets.v6, scratch->ntext, scratch->nreply - REPLY_TEXT);
 }
@@ -76,42 +76,43 @@ static __always_inline int no_verb(u32 text)
  * Whether a packet, with n bytes in its frame, is a get or another verb: HEAD_GET, HEAD_VERB, or
  * the reason to pass. The caller knows that it is to our port and address, and plain.
  */
-static __always_inline int get_check(const void *ip, u64 v6, u64 n, request_verb *is_verb)
+static __always_inline enum verdict get_check(const void *ip, u64 v6, u64 n, request_verb *is_verb)
 {
     const void *l4 = ip + ip_bytes(v6);
     u64 ntext;
-    int rc = l4_check(ip, v6, n, &ntext);
+    enum verdict rc = l4_check(ip, v6, n, &ntext);
 
-    if (unlikely(rc != HEAD_GET))
+    if (unlikely(rc))
         return rc;
     if (unlikely(READ_ONCE(control.bypass)))
-        return MC_COUNT_PASS_BYPASS;
+        return PASS_BYPASS;
     if (unlikely(server_has_stopped()))
-        return MC_COUNT_PASS_STOPPED;
+        return PASS_STOPPED;
     if (unlikely(LOAD32(l4 + L4_TEXT) != TEXT_GET))
-        return is_verb(LOAD32(l4 + L4_TEXT)) ? HEAD_VERB : MC_COUNT_PASS_COMMAND;
-    return likely(ntext >= REQUEST_LEAST) ? HEAD_GET : MC_COUNT_PASS_COMMAND;
+        return is_verb(LOAD32(l4 + L4_TEXT)) ? HEAD_VERB : PASS_COMMAND;
+    return likely(ntext >= REQUEST_LEAST) ? HEAD_GET : PASS_COMMAND;
 }
 
 /*
- * Whether source and way of a request are admitted: HEAD_GET, HEAD_HIDDEN or a reason. `admitted`
+ * Whether source and way of a request are admitted: VERDICT_OK, HEAD_HIDDEN or a reason. `admitted`
  * has 64 bits because the verifier takes a stack slot of which half is stored for one whose old
  * content is needed, and follows the paths to here one by one if that differs.
  */
-static __always_inline int xdp_admit(struct xdp_md *ctx, struct scratch *scratch, const void *data,
-                                     const void *ip, struct offsets offsets)
+static __always_inline enum verdict xdp_admit(struct xdp_md *ctx, struct scratch *scratch,
+                                              const void *data, const void *ip,
+                                              struct offsets offsets)
 {
     u32 vlan = link_vlan(data, offsets);
-    u64 admitted = HEAD_GET;
-    int rc;
+    u64 admitted = VERDICT_OK;
+    enum verdict rc;
 
     if (unlikely(ip_is_own(ip, offsets.v6)) && ctx->ingress_ifindex != LOOPBACK)
-        return MC_COUNT_PASS_SOURCE;
+        return PASS_SOURCE;
     if (unlikely(vlan && !vlan_is_ours(vlan)))
-        return MC_COUNT_PASS_MAC;
+        return PASS_MAC;
     if (unlikely(MACS(data) != control.mac))
         admitted = mac_check(MACS(data), ctx->ingress_ifindex);
-    if (unlikely(admitted == MC_COUNT_PASS_MAC))
+    if (unlikely(admitted == PASS_MAC))
         return admitted;
     rc = guard_source(ip, offsets.v6);
     if (unlikely(rc))
@@ -123,14 +124,14 @@ static __always_inline int xdp_admit(struct xdp_md *ctx, struct scratch *scratch
     if (likely(admitted != HEAD_HIDDEN)) {
         scratch->saved.back = way_back(data, ip, offsets.v6, ctx->ingress_ifindex, vlan);
         if (unlikely(!scratch->saved.back))
-            return MC_COUNT_PASS_WAY;
+            return PASS_WAY;
     }
     rc = guard_rate(ip, offsets.v6);
     if (unlikely(rc))
         return rc;
     /* A reason says that all else admits it (ring.bpf.h). */
-    if (unlikely(control.flush_at) && admitted == HEAD_GET && second_reached(control.flush_at))
-        return MC_COUNT_PASS_EXPIRED;
+    if (unlikely(control.flush_at) && admitted == VERDICT_OK && second_reached(control.flush_at))
+        return PASS_EXPIRED;
     return admitted;
 }
 
@@ -177,9 +178,9 @@ static __always_inline u16 frame_untag(const void *data, u32 *nlink)
  * or a reason. `data` and `end` are the frame's, *out is set if it is to our port. plain: it has no
  * tags.
  */
-static __always_inline int frame_look(struct xdp_md *ctx, void *data, void *end,
-                                      struct offsets offsets, int plain, struct scratch **out,
-                                      request_verb *is_verb)
+static __always_inline enum verdict frame_look(struct xdp_md *ctx, void *data, void *end,
+                                               struct offsets offsets, int plain,
+                                               struct scratch **out, request_verb *is_verb)
 {
     void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
     struct scratch *scratch;
@@ -204,37 +205,38 @@ static __always_inline int frame_look(struct xdp_md *ctx, void *data, void *end,
  * Whether a frame that frame_look has said to be of this kind is admitted: the same, HEAD_HIDDEN,
  * or a reason. Unless it is a reason the headers are kept in `scratch`.
  */
-static __always_inline int frame_admit(struct xdp_md *ctx, struct scratch *scratch, void *data,
-                                       struct offsets offsets, int kind)
+static __always_inline enum verdict frame_admit(struct xdp_md *ctx, struct scratch *scratch,
+                                                void *data, struct offsets offsets,
+                                                enum verdict kind)
 {
     void *ip = data + offsets.ip;
-    int rc = xdp_admit(ctx, scratch, data, ip, offsets);
+    enum verdict rc = xdp_admit(ctx, scratch, data, ip, offsets);
 
-    if (unlikely(rc != HEAD_GET && rc != HEAD_HIDDEN))
+    if (unlikely(rc && rc != HEAD_HIDDEN))
         return rc;
     scratch->offsets = offsets;
     headers_save(&scratch->saved, data, ip, offsets, SAVED_WORDS(offsets.v6));
-    return rc == HEAD_GET ? kind : rc;
+    return rc ? rc : kind;
 }
 
 int frame_check_any(struct xdp_md *ctx, u32 nlink, u32 v6);
 
 /* All of it, of a get. A plain frame with further buffers is handed on. */
-static __always_inline int frame_check(struct xdp_md *ctx, struct offsets offsets, int plain,
-                                       struct scratch **out)
+static __always_inline enum verdict frame_check(struct xdp_md *ctx, struct offsets offsets,
+                                                int plain, struct scratch **out)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    int rc = frame_look(ctx, data, end, offsets, plain, out, no_verb);
+    enum verdict rc = frame_look(ctx, data, end, offsets, plain, out, no_verb);
 
-    if (plain && unlikely(rc == MC_COUNT_PASS_PACKET))
+    if (plain && unlikely(rc == PASS_PACKET))
         return frame_check_any(ctx, FRAME_IP, offsets.v6);
     return likely(rc == HEAD_GET) ? frame_admit(ctx, *out, data, offsets, rc) : rc;
 }
 
 /*
  * The same of a frame that may have tags and further buffers, whose IP begins at nlink; of a verb
- * that is no get it says MC_COUNT_PASS_COMMAND. A function, so that what it keeps on the stack is
- * not added to that of what follows: 512 bytes are the limit.
+ * that is no get it says PASS_COMMAND. A function, so that what it keeps on the stack is not added
+ * to that of what follows: 512 bytes are the limit.
  */
 __attribute__((noinline)) int frame_check_any(struct xdp_md *ctx, u32 nlink, u32 v6)
 {

@@ -19,7 +19,7 @@
 #include "bpf/packet/way.bpf.h"
 #include "bpf/udp/frame.bpf.h"
 
-static __always_inline int tc_pass(struct scratch *scratch, u32 reason)
+static __always_inline int tc_pass(struct scratch *scratch, enum verdict reason)
 {
     count_reason(scratch, reason);
     return TC_NEXT;
@@ -106,39 +106,39 @@ static __always_inline u32 tc_vlan(struct __sk_buff *skb, const struct tc_header
 }
 
 /* Whether it is a get or another verb for us; counts one that is ours but none. */
-static __always_inline int tc_check(struct __sk_buff *skb, struct scratch *scratch,
-                                    const struct tc_headers *headers, u64 v6, int marked,
-                                    request_verb *is_verb)
+static __always_inline enum verdict tc_check(struct __sk_buff *skb, struct scratch *scratch,
+                                             const struct tc_headers *headers, u64 v6, int marked,
+                                             request_verb *is_verb)
 {
     const void *ip = headers->ip, *l4 = ip + ip_bytes(v6);
-    int rc, kind;
+    enum verdict rc, kind;
 
     if (!ip_is_plain(ip, v6, L4_PROTOCOL) || port_to(l4) != control.port || !ip_is_to_us(ip, v6))
         return HEAD_FOREIGN;
     kind = get_check(ip, v6, scratch->nframe - scratch->offsets.ip, is_verb);
-    rc = kind == HEAD_VERB ? HEAD_GET : kind;
-    if (rc == HEAD_GET)
+    rc = kind == HEAD_GET || kind == HEAD_VERB ? VERDICT_OK : kind;
+    if (rc == VERDICT_OK)
         rc = mac_check(MACS(headers->link), skb->ifindex);
     if (rc == HEAD_HIDDEN)
-        rc = HEAD_GET;
+        rc = VERDICT_OK;
     if (skb->gso_size) /* several datagrams, of which only the first one's header is there */
-        rc = MC_COUNT_PASS_PACKET;
-    if (rc == HEAD_GET && !vlan_is_ours(tc_vlan(skb, headers, scratch_offsets(scratch))))
-        rc = MC_COUNT_PASS_MAC;
+        rc = PASS_PACKET;
+    if (rc == VERDICT_OK && !vlan_is_ours(tc_vlan(skb, headers, scratch_offsets(scratch))))
+        rc = PASS_MAC;
     if (ip_is_own(ip, v6) && skb->ifindex != LOOPBACK)
-        rc = MC_COUNT_PASS_SOURCE;
-    if (rc == HEAD_GET && control.flush_at && second_reached(control.flush_at))
-        rc = MC_COUNT_PASS_EXPIRED;
-    if (rc == HEAD_GET && !marked)
+        rc = PASS_SOURCE;
+    if (rc == VERDICT_OK && control.flush_at && second_reached(control.flush_at))
+        rc = PASS_EXPIRED;
+    if (rc == VERDICT_OK && !marked)
         rc = guard_source(ip, v6);
-    if (rc == HEAD_GET) {
+    if (rc == VERDICT_OK) {
         scratch->saved.back = way_back(headers->link, ip, v6, skb->ifindex,
                                        tc_vlan(skb, headers, scratch_offsets(scratch)));
-        rc = scratch->saved.back ? HEAD_GET : MC_COUNT_PASS_WAY;
+        rc = scratch->saved.back ? VERDICT_OK : PASS_WAY;
     }
-    if (rc == HEAD_GET && !marked)
+    if (rc == VERDICT_OK && !marked)
         rc = guard_rate(ip, v6);
-    if (rc != HEAD_GET) {
+    if (rc != VERDICT_OK) {
         count_reason(scratch, rc);
         return rc;
     }
@@ -169,8 +169,9 @@ static __always_inline int tc_resize(struct __sk_buff *skb, u64 nframe, u32 hidd
 __attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden, int left)
 {
     struct scratch *scratch = scratch_get();
+    enum verdict rc;
     u64 nframe;
-    int rc;
+    int act;
 
     if (!scratch)
         return TC_NEXT;
@@ -183,11 +184,11 @@ __attribute__((noinline)) int tc_reply(struct __sk_buff *skb, u32 hidden, int le
         return tc_pass(scratch, rc);
     reply_headers(scratch, left);
     nframe = frame_size(reply_size(scratch), scratch->nframe);
-    rc = tc_resize(skb, nframe, hidden);
-    if (rc == TC_NEXT)
-        return tc_pass(scratch, MC_COUNT_PASS_ROOM);
+    act = tc_resize(skb, nframe, hidden);
+    if (act == TC_NEXT)
+        return tc_pass(scratch, PASS_ROOM);
     BOUND_SIZE(nframe, 2047);
-    if (rc == TC_ACT_SHOT ||
+    if (act == TC_ACT_SHOT ||
         bpf_skb_store_bytes(skb, 0, scratch->reply + reply_start(scratch), nframe, 0)) {
         scratch->counts.count[MC_COUNT_PASS_ERROR]++;
         return TC_ACT_SHOT;

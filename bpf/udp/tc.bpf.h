@@ -39,7 +39,8 @@ static __always_inline int tc_packet(struct __sk_buff *skb)
 {
     struct tc_headers *headers;
     struct scratch *scratch;
-    int marked, rc;
+    int marked, act;
+    enum verdict rc;
     u32 hidden;
 
     if (!tc_has_metadata(skb) && (!tc_alone || tc_is_foreign(skb)))
@@ -62,10 +63,10 @@ static __always_inline int tc_packet(struct __sk_buff *skb)
     rc = packet_answer(packet_mac(skb), scratch, rc);
     if (rc != STEP_END)
         return tc_pass(scratch, rc);
-    rc = tc_reply(skb, hidden, scratch->checksum_left);
-    if (rc == TC_ACT_REDIRECT)
+    act = tc_reply(skb, hidden, scratch->checksum_left);
+    if (act == TC_ACT_REDIRECT)
         reply_read(scratch);
-    return rc;
+    return act;
 }
 
 SEC("tc")

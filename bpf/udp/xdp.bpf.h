@@ -20,17 +20,17 @@
 /* The frame has no room for the reply: TC is to answer it, and to count it. */
 static __always_inline int xdp_pass_to_tc(struct xdp_md *ctx, struct scratch *scratch)
 {
-    return xdp_mark(ctx) ? XDP_PASS : xdp_pass(scratch, MC_COUNT_PASS_ROOM);
+    return xdp_mark(ctx) ? XDP_PASS : xdp_pass(scratch, PASS_ROOM);
 }
 
 /* A writer was at the key's bucket: TC is to look again, and to count it. */
 static __always_inline int xdp_pass_busy(struct xdp_md *ctx, struct scratch *scratch)
 {
-    return xdp_mark(ctx) ? XDP_PASS : xdp_pass(scratch, MC_COUNT_PASS_BUSY);
+    return xdp_mark(ctx) ? XDP_PASS : xdp_pass(scratch, PASS_BUSY);
 }
 
 /* Leaves a packet to the server, or to TC what XDP cannot see. */
-static __always_inline int xdp_leave(struct xdp_md *ctx, struct scratch *scratch, int rc)
+static __always_inline int xdp_leave(struct xdp_md *ctx, struct scratch *scratch, enum verdict rc)
 {
     return rc == HEAD_HIDDEN ? xdp_pass_to_tc(ctx, scratch) : xdp_pass(scratch, rc);
 }
@@ -39,7 +39,7 @@ static __always_inline int xdp_leave(struct xdp_md *ctx, struct scratch *scratch
 static __always_inline int xdp_reply(struct xdp_md *ctx, struct scratch *scratch)
 {
     u64 nframe, before;
-    int rc;
+    enum verdict rc;
 
     if (scratch->nreply == REPLY_TEXT) {
         count_silence(scratch, MC_COUNT_ANSWERED_XDP);
@@ -178,7 +178,7 @@ static __always_inline int xdp_miss(struct xdp_md *ctx, struct scratch *scratch,
 
     if (unlikely(scratch->nframe > FRAME_PADDED) &&
         bpf_xdp_adjust_tail(ctx, FRAME_PADDED - (int)scratch->nframe))
-        return xdp_pass(scratch, MC_COUNT_PASS_ERROR);
+        return xdp_pass(scratch, PASS_ERROR);
     data = (void *)(long)ctx->data;
     end = (void *)(long)ctx->data_end;
     text = data + offsets_text(offsets);
@@ -203,7 +203,8 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct scratch *scratch,
 {
     u64 offset, within, meta, expiry, nwire, clsid, sum;
     const char *item;
-    int grow, at_head, rc;
+    enum verdict rc;
+    int grow, at_head;
 
     item = extent_of(bucket_ref(bucket, slot), &offset);
     if (unlikely(!item))
@@ -307,26 +308,26 @@ __attribute__((noinline)) int xdp_odd(struct xdp_md *ctx, u32 nlink, u32 v6)
     if (!scratch)
         return XDP_PASS;
     if (!ip_is_plain(ip, v6, L4_PROTOCOL))
-        return xdp_pass(scratch, MC_COUNT_PASS_PACKET);
-    return xdp_pass(scratch, (s64)l4_ntext(l4) > 0 ? MC_COUNT_PASS_COMMAND : MC_COUNT_PASS_FRAME);
+        return xdp_pass(scratch, PASS_PACKET);
+    return xdp_pass(scratch, (s64)l4_ntext(l4) > 0 ? PASS_COMMAND : PASS_FRAME);
 }
 
 /* The same of what is no get: HEAD_VERB, HEAD_HIDDEN or a reason. Then its headers are kept. */
-static __always_inline int xdp_verb_check(struct xdp_md *ctx, struct scratch *scratch, u64 nlink,
-                                          u64 v6)
+static __always_inline enum verdict xdp_verb_check(struct xdp_md *ctx, struct scratch *scratch,
+                                                   u64 nlink, u64 v6)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *l4;
     struct offsets offsets = {nlink, v6};
-    int rc;
+    enum verdict rc;
 
     BOUND(nlink, 31);
     ip = data + nlink;
     l4 = ip + ip_bytes(v6);
     if (data + FRAME_IP + 2 * TAG_BYTES > end || l4 + L4_CHECKED > end ||
         !text_is_verb(LOAD32(l4 + L4_TEXT)))
-        return MC_COUNT_PASS_COMMAND;
+        return PASS_COMMAND;
     rc = xdp_admit(ctx, scratch, data, ip, offsets);
-    if (rc != HEAD_GET)
+    if (rc)
         return rc;
     scratch->offsets = offsets;
     scratch->ntext = l4_ntext(l4);
@@ -341,7 +342,7 @@ __attribute__((noinline)) int xdp_verb_check_any(struct xdp_md *ctx, u32 nlink, 
     struct scratch *scratch = scratch_get();
 
     if (!scratch)
-        return MC_COUNT_PASS_ERROR;
+        return PASS_ERROR;
     return v6 ? xdp_verb_check(ctx, scratch, nlink, 1) : xdp_verb_check(ctx, scratch, nlink, 0);
 }
 
@@ -352,7 +353,7 @@ __attribute__((noinline)) int xdp_verb_check_any(struct xdp_md *ctx, u32 nlink, 
 __attribute__((noinline)) int xdp_request(struct xdp_md *ctx, u32 nlink, u32 v6, u32 how)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    int kind = how == REQUEST_VERB ? HEAD_VERB : HEAD_GET, rc = kind;
+    enum verdict kind = how == REQUEST_VERB ? HEAD_VERB : HEAD_GET, rc = kind;
     struct scratch *scratch = scratch_get();
 
     if (!scratch)
@@ -378,13 +379,13 @@ __attribute__((noinline)) int xdp_request(struct xdp_md *ctx, u32 nlink, u32 v6,
 
 /* Whatever is no get that XDP may answer, by what frame_check says of it. */
 static __always_inline int xdp_no_get(struct xdp_md *ctx, struct scratch *scratch, u32 nlink,
-                                      u32 v6, int rc)
+                                      u32 v6, enum verdict rc)
 {
     if (rc == HEAD_FOREIGN || rc == HEAD_REMOTE)
         return XDP_PASS;
     if (rc == HEAD_ODD)
         return xdp_odd(ctx, nlink, v6);
-    if (rc == MC_COUNT_PASS_COMMAND)
+    if (rc == PASS_COMMAND)
         return xdp_request(ctx, nlink, v6, REQUEST_UNSEEN);
     return scratch ? xdp_leave(ctx, scratch, rc) : XDP_PASS;
 }
@@ -401,12 +402,12 @@ static __always_inline int xdp_plain(struct xdp_md *ctx, struct offsets offsets)
     struct mc_bucket *head;
     u64 tags;
     u32 seq;
-    int rc;
+    enum verdict rc;
 
     rc = frame_look(ctx, data, end, offsets, 1, &scratch, text_is_verb);
     if (rc == HEAD_VERB)
         return xdp_request(ctx, offsets.ip, offsets.v6, REQUEST_VERB);
-    if (unlikely(rc == MC_COUNT_PASS_PACKET)) {
+    if (unlikely(rc == PASS_PACKET)) {
         rc = frame_check_any(ctx, FRAME_IP, offsets.v6);
         return rc == HEAD_GET ? xdp_get(ctx, 0)
                               : xdp_no_get(ctx, scratch, offsets.ip, offsets.v6, rc);
@@ -426,7 +427,7 @@ static __always_inline int xdp_plain(struct xdp_md *ctx, struct offsets offsets)
     if (unlikely(rc != HEAD_GET))
         return xdp_leave(ctx, scratch, rc);
     if (unlikely(key_judge(scratch, offsets.v6) == CHECKSUM_WRONG))
-        return xdp_pass(scratch, MC_COUNT_PASS_PACKET);
+        return xdp_pass(scratch, PASS_PACKET);
     return xdp_get_one(ctx, scratch, offsets, head, seq, tags);
 }
 
@@ -434,7 +435,7 @@ static __always_inline int xdp_tagged(struct xdp_md *ctx, const void *data)
 {
     u32 nlink, v6;
     u16 type = frame_untag(data, &nlink);
-    int rc;
+    enum verdict rc;
 
     v6 = type == TYPE_IP6;
     if (!v6 && type != TYPE_IP4)
