@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * tcp_one: the short way of XDP to the answer of what is asked most: a get of one key, whose item
- * is where its hash says, or which is not there. The key is read where it lies in the frame, and
- * the item is copied to where the reply is kept, and from there into the frame. Whatever is not so
- * plain takes the way of all requests (tcp_lookup).
+ * tcp_one: the short way of XDP to the answer of what is asked most (answer/one.bpf.h). The key is
+ * read where it lies in the frame, and the item is copied to where the reply is kept, and from
+ * there into the frame. What one_find does not find takes the way of all requests (tcp_lookup).
  */
 #ifndef MC_TCP_ONE_BPF_H
 #define MC_TCP_ONE_BPF_H
 
 #include "bpf/answer/key.bpf.h"
 #include "bpf/answer/lookup.bpf.h"
+#include "bpf/answer/one.bpf.h"
 #include "bpf/answer/request.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
@@ -17,31 +17,6 @@
 #include "bpf/tcp/answer.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
 #include "bpf/tcp/kept.bpf.h"
-
-enum {
-    /* What is needed of an item's extent behind the item's start. */
-    ONE_REACH = MC_ITEM_HEADER + 2048 + 64,
-};
-
-/* The item at `ref`, if it is the key's and may be served. */
-static __always_inline const char *one_item(const struct scratch *scratch, u32 ref)
-{
-    u64 offset, within, meta, expiry, now;
-    const char *item = extent_of(ref, &offset);
-
-    offset %= MC_EXTENT_BYTES;
-    within = offset;
-    CLAMP(within, MC_EXTENT_BYTES - ONE_REACH);
-    if (unlikely(!item || within != offset))
-        return NULL;
-    item += within;
-    meta = LOAD64(item + ITEM_META);
-    expiry = LOAD64(item + ITEM_EXPTIME);
-    if (unlikely(META_NKEY(meta) != scratch->nkey || item_is_fit(meta, expiry, &now) != FOUND_HIT ||
-                 !text_has_key(scratch, item + MC_ITEM_HEADER, 8 * KEY_WORDS)))
-        return NULL;
-    return item;
-}
 
 /* Takes a place for the reply of n bytes, which the client is to have room for: NULL and *rc. */
 static __always_inline struct kept *one_place(struct scratch *scratch, struct segment_scratch *tcp,
@@ -65,73 +40,42 @@ static __always_inline struct kept *one_place(struct scratch *scratch, struct se
     return kept;
 }
 
-/* The sum of an item's text that is kept, of nwire bytes: few items have none of their own. */
-__attribute__((noinline)) int one_sum(const struct kept *kept, u32 nwire)
+/* Keeps the reply of a hit. */
+static __always_inline enum verdict one_keep_hit(struct scratch *scratch,
+                                                 struct segment_scratch *tcp,
+                                                 const struct mc_tcp_conn *conn,
+                                                 const struct one *one)
 {
-    u64 n = nwire;
+    u64 nwire = one->nwire, at = nwire;
+    enum verdict rc = VERDICT_OK;
+    struct kept *kept = one_place(scratch, tcp, conn, NVALUE + nwire + NEND, &rc);
 
-    if (!kept)
-        return 0;
-    CLAMP(n, TEXT_MAX - NVALUE);
-    return sum_fold(text_sum(kept->text + NVALUE, n));
-}
-
-static __always_inline enum verdict one_hit(struct scratch *scratch, struct segment_scratch *tcp,
-                                            const struct mc_tcp_conn *conn,
-                                            const struct mc_bucket *bucket, u32 index, u32 seq,
-                                            u64 slot)
-{
-    const char *item = one_item(scratch, bucket_ref(bucket, slot)), *wire;
-    u64 meta, nwire, at, sum;
-    struct kept *kept;
-    enum verdict rc = FOUND_MORE;
-
-    if (unlikely(!item))
-        return FOUND_MORE;
-    meta = LOAD64(item + ITEM_META);
-    nwire = LOAD64(item + ITEM_EXPTIME) >> 32;
-    OPAQUE(nwire);
-    if (unlikely(nwire - 9 > TEXT_MAX - (NVALUE + NEND) - 9))
-        return FOUND_MORE;
-    kept = one_place(scratch, tcp, conn, NVALUE + nwire + NEND, &rc);
     if (unlikely(!kept))
         return rc;
-    wire = item + MC_ITEM_HEADER;
     STORE64(kept->text, TEXT_VALUE);
-    kept_copy(kept->text + NVALUE, wire, nwire);
-    at = nwire;
-    BOUND(at, 2047);
-    sum = META_FLAGS(meta) & MC_ITEM_SUMMED ? LOAD16(wire + at) : (u32)one_sum(kept, nwire);
+    kept_copy(kept->text + NVALUE, one->wire, nwire);
     CLAMP(at, TEXT_MAX);
     STORE32(kept->text + NVALUE + at, (u32)TEXT_END);
     kept->text[NVALUE + 4 + at] = (char)(TEXT_END >> 32);
-    read_barrier();
-    if (unlikely(READ_ONCE(bucket->seq) != seq || bucket_is_behind(bucket))) {
+    scratch->wire_sum = one_sum(one);
+    if (unlikely(!one_holds(one))) {
         kept_free(tcp->kept, tcp->owner);
         return FOUND_MORE;
     }
-    slot_found(scratch, bucket, index, slot);
+    slot_found(scratch, one->bucket, one->number, one->slot);
     slot_replied(scratch);
     scratch->nwire = nwire;
-    scratch->wire_sum = sum;
-    scratch->classes[0] = META_CLSID(meta) % MC_CLASSES;
+    scratch->classes[0] = META_CLSID(one->meta) % MC_CLASSES;
     scratch->nkeys = scratch->nhits = 1;
     return VERDICT_OK;
 }
 
-static __always_inline enum verdict one_miss(struct scratch *scratch, struct segment_scratch *tcp,
-                                             const struct mc_tcp_conn *conn,
-                                             const struct mc_bucket *bucket, u32 seq)
+static __always_inline enum verdict
+one_keep_miss(struct scratch *scratch, struct segment_scratch *tcp, const struct mc_tcp_conn *conn)
 {
-    struct kept *kept;
-    enum verdict rc = FOUND_MORE;
+    enum verdict rc = VERDICT_OK;
+    struct kept *kept = one_place(scratch, tcp, conn, NEND, &rc);
 
-    if (unlikely(READ_ONCE(bucket->next)))
-        return FOUND_MORE;
-    read_barrier();
-    if (unlikely(READ_ONCE(bucket->seq) != seq))
-        return FOUND_MORE;
-    kept = one_place(scratch, tcp, conn, NEND, &rc);
     if (unlikely(!kept))
         return rc;
     STORE64(kept->text, TEXT_END);
@@ -157,10 +101,8 @@ static __always_inline enum verdict one_lookup(struct xdp_md *ctx, struct scratc
                                                struct segment_scratch *tcp,
                                                const struct mc_tcp_conn *conn)
 {
-    const struct mc_bucket *bucket;
-    u32 nbuckets, index, seq;
-    u64 matches;
     enum verdict rc;
+    struct one one;
 
     if (unlikely(tcp_is_bypassed()))
         return PASS_TCP_BYPASS;
@@ -169,19 +111,10 @@ static __always_inline enum verdict one_lookup(struct xdp_md *ctx, struct scratc
     if (unlikely(rc))
         return rc;
     scratch->nmarks = 0;
-    nbuckets = READ_ONCE(control.nbuckets);
-    index = mc_bucket_of(scratch->hash, nbuckets);
-    bucket = bucket_main(index);
-    if (unlikely(!bucket))
-        return FOUND_MORE;
-    seq = READ_ONCE(bucket->seq);
-    read_barrier();
-    if (unlikely(seq & 1 || ((u32)scratch->hash & READ_ONCE(bucket->mask)) != index))
-        return FOUND_MORE;
-    matches = bucket_matches(bucket, scratch->hash);
-    if (matches)
-        return one_hit(scratch, tcp, conn, bucket, index, seq, bytes_below(matches));
-    return one_miss(scratch, tcp, conn, bucket, seq);
+    rc = likely(one_begin(scratch, &one)) ? one_find(scratch, &one) : FOUND_MORE;
+    if (likely(rc == FOUND_HIT))
+        return one_keep_hit(scratch, tcp, conn, &one);
+    return rc == FOUND_MISS ? one_keep_miss(scratch, tcp, conn) : rc;
 }
 
 /* As copy_blocks: n bytes of a kept text, 9 <= n <= TEXT_MAX. */

@@ -8,6 +8,7 @@
 
 #include "bpf/answer/get.bpf.h"
 #include "bpf/answer/lookup.bpf.h"
+#include "bpf/answer/one.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/answer/verbs.bpf.h"
 #include "bpf/packet/base.bpf.h"
@@ -83,9 +84,6 @@ static __always_inline int xdp_get(struct xdp_md *ctx, int judged)
 
 /* --- one key: straight from the item into the packet ---------------------- */
 
-/* What a request of one key needs of an item's extent behind the item's start. */
-enum { ITEM_REACH = MC_ITEM_HEADER + 2048 + 64 };
-
 /* Keeps the frame's end, which the key does not cover. 0: there is too much of it. */
 static __always_inline int xdp_keep(struct scratch *scratch, void *data, void *end, u64 keys)
 {
@@ -98,28 +96,6 @@ static __always_inline int xdp_keep(struct scratch *scratch, void *data, void *e
         return 0;
     scratch->last = LOAD64(data + at);
     return 1;
-}
-
-/* Whether the key of an item is ours; the item is at least ITEM_REACH before its extent's end. */
-static __always_inline int item_key_is(const struct scratch *scratch, const char *item)
-{
-    return text_has_key(scratch, item + MC_ITEM_HEADER, 8 * KEY_WORDS);
-}
-
-/* The sum of wire bytes behind which it does not stand. Not inlined: few items are without it. */
-static __attribute__((noinline)) u64 wire_sum(const char *wire, u64 nwire)
-{
-    return text_sum(wire, nwire);
-}
-
-/* The sum of a hit's text. */
-static __always_inline u64 hit_sum(const char *wire, u64 nwire, u64 meta)
-{
-    u64 at = nwire, sum;
-
-    BOUND(at, 2047);
-    sum = META_FLAGS(meta) & MC_ITEM_SUMMED ? LOAD16(wire + at) : wire_sum(wire, nwire);
-    return hit_text_sum(sum, nwire);
 }
 
 /* Writes a hit's headers and text, of this sum; the frame has its size. 0: it has not. */
@@ -193,90 +169,30 @@ static __always_inline int xdp_miss(struct xdp_md *ctx, struct scratch *scratch,
     return XDP_TX;
 }
 
-/*
- * Sends the item in a slot of `bucket`, if it is the key's and may be served, and the chain, which
- * begins with `head`, held still.
- */
+/* Sends the item that was found, if nothing disturbs that. */
 static __always_inline int xdp_hit(struct xdp_md *ctx, struct scratch *scratch,
-                                   struct offsets offsets, struct mc_bucket *head, u32 seq,
-                                   struct mc_bucket *bucket, u64 slot)
+                                   struct offsets offsets, const struct one *one)
 {
-    u64 offset, within, meta, expiry, nwire, clsid, sum;
-    const char *item;
-    enum verdict rc;
+    u64 nwire = one->nwire, sum;
+    enum verdict rc = guard_size(offsets.v6, scratch->ntext, NVALUE + nwire + NEND);
     int grow, at_head;
 
-    item = extent_of(bucket_ref(bucket, slot), &offset);
-    if (unlikely(!item))
-        return xdp_get(ctx, 1);
-    offset %= MC_EXTENT_BYTES;
-    within = offset;
-    CLAMP(within, MC_EXTENT_BYTES - ITEM_REACH);
-    if (unlikely(within != offset))
-        return xdp_get(ctx, 1);
-    item += within;
-    meta = LOAD64(item + ITEM_META);
-    expiry = LOAD64(item + ITEM_EXPTIME);
-    nwire = expiry >> 32;
-    OPAQUE(nwire);
-    clsid = META_CLSID(meta) % MC_CLASSES;
-    if (unlikely((meta & META_MASK) != META_OF(scratch->nkey, (u8)READ_ONCE(control.epoch)) ||
-                 nwire - 9 > TEXT_MAX - (NVALUE + NEND) - 9 || !item_key_is(scratch, item)))
-        return xdp_get(ctx, 1);
-    if ((u32)expiry && unlikely(item_has_expired(scratch, expiry)))
-        return xdp_get(ctx, 1);
-    rc = guard_size(offsets.v6, scratch->ntext, NVALUE + nwire + NEND);
     if (unlikely(rc))
         return xdp_pass(scratch, rc);
-    sum = hit_sum(item + MC_ITEM_HEADER, nwire, meta);
+    sum = hit_text_sum(one_sum(one), nwire);
     grow = (int)(offsets_text(offsets) + NVALUE + nwire + NEND) - (int)scratch->nframe;
     at_head = grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow);
     if (!at_head && bpf_xdp_adjust_tail(ctx, grow))
         return xdp_pass_to_tc(ctx, scratch);
-    if (unlikely(!write_hit(ctx, scratch, offsets, item + MC_ITEM_HEADER, nwire, sum)))
+    if (unlikely(!write_hit(ctx, scratch, offsets, one->wire, nwire, sum)))
         return XDP_ABORTED;
-    read_barrier();
-    /* A delayed flush was looked at behind the first barrier: see doc/coherence.md. */
-    if (unlikely(READ_ONCE(head->seq) != seq || bucket_is_behind(head) ||
-                 (weakly_ordered && META_EPOCH(meta) != (u8)READ_ONCE(control.epoch))))
+    if (unlikely(!one_holds(one)))
         return xdp_restore(ctx, grow, at_head) ? xdp_get(ctx, 1) : XDP_ABORTED;
-    bucket_mark(bucket, slot);
-    scratch->counts.class_hits[clsid]++;
+    bucket_mark(one->bucket, one->slot);
+    scratch->counts.class_hits[META_CLSID(one->meta) % MC_CLASSES]++;
     scratch->counts.count[MC_COUNT_ANSWERED_XDP]++;
     count_payload(scratch, NVALUE + nwire + NEND);
     return XDP_TX;
-}
-
-/*
- * Answers a request whose only key lies where its hash says. `tags` were read behind `seq`.
- * Whatever is not so plain (a moving bucket, a second tag, a second overflow bucket) takes the long
- * way.
- */
-static __always_inline int xdp_get_one(struct xdp_md *ctx, struct scratch *scratch,
-                                       struct offsets offsets, struct mc_bucket *head, u32 seq,
-                                       u64 tags)
-{
-    struct mc_bucket *bucket = head;
-    u64 hash = scratch->hash, matches = tags_match(tags, hash);
-    u32 next;
-
-    if (unlikely(seq & 1 || ((u32)hash & READ_ONCE(head->mask)) != scratch->index))
-        return xdp_get(ctx, 1);
-    next = matches ? 0 : READ_ONCE(head->next);
-    if (unlikely(next)) {
-        bucket = bucket_overflow(next);
-        if (!bucket)
-            return xdp_get(ctx, 1);
-        matches = bucket_matches(bucket, hash);
-        if (!matches && READ_ONCE(bucket->next))
-            return xdp_get(ctx, 1);
-    }
-    if (matches)
-        return xdp_hit(ctx, scratch, offsets, head, seq, bucket, bytes_below(matches));
-    read_barrier();
-    if (unlikely(READ_ONCE(head->seq) != seq))
-        return xdp_get(ctx, 1);
-    return xdp_miss(ctx, scratch, offsets);
 }
 
 /* --- the program ------------------------------------------------------------ */
@@ -399,9 +315,7 @@ static __always_inline int xdp_plain(struct xdp_md *ctx, struct offsets offsets)
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     void *text = data + offsets_text(offsets);
     struct scratch *scratch = NULL;
-    struct mc_bucket *head;
-    u64 tags;
-    u32 seq;
+    struct one one;
     enum verdict rc;
 
     rc = frame_look(ctx, data, end, offsets, 1, &scratch, text_is_verb);
@@ -414,21 +328,18 @@ static __always_inline int xdp_plain(struct xdp_md *ctx, struct offsets offsets)
     }
     if (unlikely(rc != HEAD_GET))
         return xdp_no_get(ctx, scratch, offsets.ip, offsets.v6, rc);
-    if (!xdp_key(scratch, text, end) || !xdp_keep(scratch, data, end, offsets_text(offsets) + NGET))
+    if (!xdp_key(scratch, text, end) ||
+        !xdp_keep(scratch, data, end, offsets_text(offsets) + NGET) || !one_begin(scratch, &one))
         return xdp_request(ctx, offsets.ip, offsets.v6, REQUEST_GET);
-    scratch->index = mc_bucket_of(scratch->hash, READ_ONCE(control.nbuckets));
-    head = bucket_main(scratch->index);
-    if (unlikely(!head))
-        return xdp_request(ctx, offsets.ip, offsets.v6, REQUEST_GET);
-    seq = READ_ONCE(head->seq);
-    read_barrier();
-    tags = READ_ONCE(head->tags);
     rc = frame_admit(ctx, scratch, data, offsets, HEAD_GET);
     if (unlikely(rc != HEAD_GET))
         return xdp_leave(ctx, scratch, rc);
     if (unlikely(key_judge(scratch, offsets.v6) == CHECKSUM_WRONG))
         return xdp_pass(scratch, PASS_PACKET);
-    return xdp_get_one(ctx, scratch, offsets, head, seq, tags);
+    rc = one_find(scratch, &one);
+    if (likely(rc == FOUND_HIT))
+        return xdp_hit(ctx, scratch, offsets, &one);
+    return rc == FOUND_MISS ? xdp_miss(ctx, scratch, offsets) : xdp_get(ctx, 1);
 }
 
 static __always_inline int xdp_tagged(struct xdp_md *ctx, const void *data)

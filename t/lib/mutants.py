@@ -15,7 +15,7 @@ RACE = ("-groups", 4, "-keys", 1, "-clients", 2, "-udp-reads", 100, "-burst", 64
 # (name, files, what is found there, how often at least, what it becomes, options of the server,
 # options of linear)
 MUTANTS = (
-    ("second_look", KERNEL, r"READ_ONCE\(\w+->seq\) != [\w>-]+", 3, "0", (), RACE),
+    ("second_look", KERNEL, r"READ_ONCE\([\w>-]+->seq\) != [\w>-]+", 3, "0", (), RACE),
     ("counter", "memcached/store/table.c", r"head->seq \+ 1", 2, "head->seq", (), RACE),
     ("epoch", KERNEL, r"\(u8\)READ_ONCE\(control\.epoch\)", 2, "META_EPOCH(meta)", (),
      ("-flush", "50ms")),
@@ -24,7 +24,7 @@ MUTANTS = (
     ("expiry", KERNEL, r"return \*now >= second \* 1000000000ull", 1, "return *now == second",
      ("-o", "no_lru_maintainer,no_lru_crawler"),
      ("-expire", 70, "-lull", "3s", "-groups", 8, "-history", 10000, "-udp-reads", 100)),
-    ("overflow_buckets", KERNEL, r"matches \? 0 : READ_ONCE\(head->next\)", 1, "0",
+    ("overflow_buckets", KERNEL, r"matches \? 0 : READ_ONCE\(one->head->next\)", 1, "0",
      ("-o", "hashpower=12,no_hashexpand"), ("-churn", 20000)),
 )
 

@@ -250,7 +250,7 @@ ROWS = (
          "the_command_bmc_and_a_signal_switch_the_kernel_path"),
     )),
     ("what a value says", (
-        ("any_key", (("bpf/udp/xdp.bpf.h", r" \|\| !item_key_is\(scratch, item\)", ""),),
+        ("any_key", (("bpf/answer/one.bpf.h", r" \|\|\s+!text_has_key\([^;]*?\*\ KEY_WORDS\)", ""),),
          "t/e2e/kernel/wrong-answers.t", "keys_with_the_same_partial_hash"),
         ("of_another_server", (("bpf/chain/get.bpf.h",
                                 r" \|\|\s+bucket->server != server_asked\(scratch\)", ""),),
@@ -329,8 +329,8 @@ ROWS = (
                                   "== MC_RING_SIZE)"),), "t/bpf/rings.c"),
     )),
     ("the memory that the server shares", (
-        ("while_it_is_written", (("bpf/udp/xdp.bpf.h",
-                                  r"unlikely\(seq & 1 \|\| \(\(u32\)hash",
+        ("while_it_is_written", (("bpf/answer/one.bpf.h",
+                                  r"unlikely\(one->seq & 1 \|\| \(\(u32\)hash",
                                   "unlikely(((u32)hash"),), "t/bpf/buckets.c"),
     )),
     ("the capabilities that the server keeps", (
