@@ -9,6 +9,7 @@
 #include "bpf/answer/reply.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/bytes.bpf.h"
 
 enum {
     SUFFIX_LEAST = 6, /* " 0 0\r\n" */

@@ -7,6 +7,7 @@
 
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/bytes.bpf.h"
 #include "bpf/packet/sum.bpf.h"
 #include "bpf/packet/transport.bpf.h"
 

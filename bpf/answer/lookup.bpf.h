@@ -16,6 +16,7 @@
 
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/bytes.bpf.h"
 
 /* Each of one value, so that a place in it is found by arithmetic and not by an index in memory. */
 struct extent_map {

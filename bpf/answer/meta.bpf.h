@@ -13,6 +13,7 @@
 #include "bpf/answer/reply.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/bytes.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 
 /* Flags as bits: the letters from 'A' on. */

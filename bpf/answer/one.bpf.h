@@ -13,6 +13,7 @@
 #include "bpf/answer/lookup.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/bytes.bpf.h"
 #include "bpf/packet/sum.bpf.h"
 
 /* What is needed of an item's extent behind the item's start. */

@@ -12,6 +12,7 @@
 #include "bpf/answer/lookup.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/bytes.bpf.h"
 
 /* Up to 8 bytes. */
 static __always_inline u64 reply_add(struct scratch *scratch, u64 at, u64 text, u64 n)

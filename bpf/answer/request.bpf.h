@@ -11,6 +11,7 @@
 
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/bytes.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/transport.bpf.h"

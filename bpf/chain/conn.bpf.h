@@ -24,7 +24,7 @@
 
 /* The header of a segment, and where its data lies in the frame: from `at` to `end`. */
 struct segment {
-    struct flow_key flow;
+    struct mc_tcp_flow flow;
     u32 seq;
     u32 ack;
     u32 at;
@@ -124,14 +124,14 @@ struct untracked {
 struct {
     __uint(type, BPF_MAP_TYPE_LRU_HASH);
     __uint(max_entries, 16384);
-    __type(key, struct flow_key);
+    __type(key, struct mc_tcp_flow);
     __type(value, struct chain_conn);
 } connections SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_LRU_HASH);
     __uint(max_entries, 16384);
-    __type(key, struct flow_key);
+    __type(key, struct mc_tcp_flow);
     __type(value, struct untracked);
 } untracked_conns SEC(".maps");
 
@@ -156,15 +156,9 @@ static __always_inline struct tcp_scratch *tcp_scratch_get(void)
     return bpf_map_lookup_elem(&tcp_scratch_map, &zero);
 }
 
-static __always_inline u64 flow_hash(const struct flow_key *flow)
+static __always_inline u64 flow_hash(const struct mc_tcp_flow *flow)
 {
-    u64 sum = mc_hash_word(flow->client[0], control.seed[0]) +
-              mc_hash_word(flow->client[1], control.seed[1]) +
-              mc_hash_word(flow->server[0], control.seed[2]) +
-              mc_hash_word(flow->server[1], control.seed[3]) +
-              mc_hash_word((u64)flow->client_port << 16 | flow->server_port, control.seed[4]);
-
-    return mc_hash_end(sum, sizeof(*flow)) | 1;
+    return mc_hash_end(mc_tcp_key(flow, control.seed), sizeof(*flow)) | 1;
 }
 
 /* --- a segment ----------------------------------------------------------------------- */
@@ -203,7 +197,7 @@ static __always_inline int segment_load(struct packet packet, const struct chain
     u32 tcp[TCP_BYTES / 4];
     const int comes = packet.from == PACKET_XDP, client = comes ? 0 : 2;
 
-    segment->flow = (struct flow_key){{0, 0}, {0, 0}, 0, 0, 0};
+    segment->flow = (struct mc_tcp_flow){{0, 0}, {0, 0}, 0, 0, 0};
     if (flow_load(packet, scratch, address) || packet_load(packet, scratch->l4, tcp, sizeof(tcp)))
         return 0;
     segment->flow.client[0] = address[client];

@@ -110,41 +110,6 @@ enum {
     TRIES_MAX = 4,                /* readings of a bucket for one key */
 };
 
-#define MASK_BYTES 0x0101010101010101ull
-#define MASK_TOPS  0x8080808080808080ull
-
-/* Top bits of the bytes of `word` below 0x21: exact up to and including the lowest. */
-static __always_inline u64 bytes_blank(u64 word)
-{
-    return (word - 0x21 * MASK_BYTES) & ~word & MASK_TOPS;
-}
-
-/* Top bits of the bytes that are 0: exact up to and including the lowest. */
-static __always_inline u64 bytes_zero(u64 word)
-{
-    return (word - MASK_BYTES) & ~word & MASK_TOPS;
-}
-
-/* How many bytes lie below the lowest of such bits; tops is not 0. */
-static __always_inline u64 bytes_below(u64 tops)
-{
-    return (((((tops - 1) & ~tops) & MASK_BYTES) * MASK_BYTES) >> 56) - 1;
-}
-
-static __always_inline void copy16(void *to, const void *from)
-{
-    STORE64(to, LOAD64(from));
-    STORE64(to + 8, LOAD64(from + 8));
-}
-
-static __always_inline void copy64(void *to, const void *from)
-{
-    copy16(to, from);
-    copy16(to + 16, from + 16);
-    copy16(to + 32, from + 32);
-    copy16(to + 48, from + 48);
-}
-
 /* --- maps ---------------------------------------------------------------- */
 
 /* The control block is a data section: its address is a constant of the program. */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * flow: what identifies a TCP connection, and the order of its sequence numbers.
+ * flow: TCP's flags, and the order of its sequence numbers. What identifies a connection is struct
+ * mc_tcp_flow.
  */
 #ifndef MC_FLOW_BPF_H
 #define MC_FLOW_BPF_H
 
 #include "bpf/packet/base.bpf.h"
+#include "bpf/shared/tcp.h"
 
 enum {
     TCP_BYTES = 20, /* its header without options */
@@ -15,15 +17,6 @@ enum {
     TCP_PSH = 8,
     TCP_ACK = 16,
     TCP_URG = 32
-};
-
-/* The flow key of a connection: addresses (IPv4 as ::ffff:a.b.c.d) and ports, network order. */
-struct flow_key {
-    u64 client[2];
-    u64 server[2];
-    u16 client_port;
-    u16 server_port;
-    u32 unused;
 };
 
 #define FLOW_IP4 0xffff0000u /* the half of a mapped address before the 32 bits of IPv4 */

@@ -15,6 +15,7 @@
 
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/bytes.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
 
 struct kept {
@@ -46,18 +47,6 @@ static __always_inline u64 kept_owner(u32 reply, u32 slot, u32 generation)
 static __always_inline int kept_is_left(u64 owner, u64 had)
 {
     return ((u32)(owner ^ had) & ((1u << KEPT_SLOT_BITS) - 1)) == 0 && (u32)owner != (u32)had;
-}
-
-/* Copies n bytes (n <= TEXT_MAX) in blocks of 64: what is behind them, up to 63 bytes, too. */
-static __always_inline void kept_copy(void *to, const void *from, u64 n)
-{
-    u64 i;
-
-    for (i = 0; i < TEXT_MAX / 64 + 1; i++) {
-        if (64 * i >= n)
-            break;
-        copy64(to + 64 * i, from + 64 * i);
-    }
 }
 
 /* Takes a place for a reply's text: what is there, and its number in *out; NULL: there is none. */
@@ -94,7 +83,7 @@ static __always_inline u32 kept_put(const struct scratch *scratch, u64 owner)
     if (!kept)
         return KEPT_NONE;
     kept->n = n;
-    kept_copy(kept->text, scratch->reply + REPLY_TEXT, n);
+    copy_over(kept->text, scratch->reply + REPLY_TEXT, n, TEXT_MAX);
     return at;
 }
 
@@ -137,7 +126,7 @@ __attribute__((noinline)) int conn_forget(const struct mc_tcp_flow *flow)
  */
 static __always_inline void reply_cut(struct scratch *scratch, const struct segment_scratch *tcp)
 {
-    u64 from = tcp->segment.ack - tcp->shift.reply, n, i;
+    u64 from = tcp->segment.ack - tcp->shift.reply, n;
     char *text = scratch->reply + REPLY_TEXT;
 
     if (from >= tcp->shift.nreply)
@@ -149,11 +138,7 @@ static __always_inline void reply_cut(struct scratch *scratch, const struct segm
         scratch->saved.tcp.ack = bpf_htonl(tcp->shift.request);
     }
     CLAMP(from, TEXT_MAX);
-    for (i = 0; i < MC_TCP_PIECE / 64 + 1; i++) {
-        if (64 * i >= n)
-            break;
-        copy64(text + 64 * i, text + from + 64 * i);
-    }
+    copy_over(text, text + from, n, MC_TCP_PIECE);
     scratch->nreply = REPLY_TEXT + n;
 }
 
@@ -174,7 +159,7 @@ __attribute__((noinline)) int kept_get(struct segment_scratch *tcp)
     n = kept->n;
     if (n > TEXT_MAX)
         return 0;
-    kept_copy(scratch->reply + REPLY_TEXT, kept->text, n);
+    copy_over(scratch->reply + REPLY_TEXT, kept->text, n, TEXT_MAX);
     read_barrier();
     if (READ_ONCE(kept->owner) != tcp->owner)
         return 0;

@@ -99,7 +99,7 @@ static __always_inline int skb_make_bare(struct __sk_buff *skb, struct scratch *
 
     STORE64(out, scratch->saved.to);
     STORE64(out + 6, scratch->saved.from);
-    kept_copy(ip, scratch->saved.ip, sizeof(scratch->saved.ip));
+    copy_over(ip, scratch->saved.ip, sizeof(scratch->saved.ip), sizeof(scratch->saved.ip));
     l4 = ip + (v6 ? IP6_BYTES : IP4_BYTES);
     STORE32(l4 + 4, bpf_htonl(seq));
     STORE32(l4 + 8, bpf_htonl(ack));

@@ -13,6 +13,7 @@
 #include "bpf/answer/request.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/bytes.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/tcp/answer.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
@@ -53,7 +54,7 @@ static __always_inline enum verdict one_keep_hit(struct scratch *scratch,
     if (unlikely(!kept))
         return rc;
     STORE64(kept->text, TEXT_VALUE);
-    kept_copy(kept->text + NVALUE, one->wire, nwire);
+    copy_over(kept->text + NVALUE, one->wire, nwire, TEXT_MAX);
     CLAMP(at, TEXT_MAX);
     STORE32(kept->text + NVALUE + at, (u32)TEXT_END);
     kept->text[NVALUE + 4 + at] = (char)(TEXT_END >> 32);
@@ -117,28 +118,6 @@ static __always_inline enum verdict one_lookup(struct xdp_md *ctx, struct scratc
     return rc == FOUND_MISS ? one_keep_miss(scratch, tcp, conn) : rc;
 }
 
-/* As copy_blocks: n bytes of a kept text, 9 <= n <= TEXT_MAX. */
-static __always_inline int one_copy(void *to, void *end, const struct kept *kept, u64 n)
-{
-    u64 blocks = n / 64, at = n - 64, i;
-
-    if (n < 64)
-        return copy_blocks(to, end, kept->text, n, TEXT_MAX);
-    for (i = 0; i < TEXT_MAX / 64; i++) {
-        if (i >= blocks)
-            break;
-        if (to + 64 * i + 64 > end)
-            return 0;
-        copy64(to + 64 * i, kept->text + 64 * i);
-    }
-    CLAMP(at, TEXT_MAX - 64);
-    to += at;
-    if (to + 64 > end)
-        return 0;
-    copy64(to, kept->text + at);
-    return 1;
-}
-
 static __always_inline int one_write_as(struct xdp_md *ctx, const struct scratch *scratch,
                                         const struct segment_scratch *tcp, struct offsets offsets)
 {
@@ -152,7 +131,7 @@ static __always_inline int one_write_as(struct xdp_md *ctx, const struct scratch
         return 0;
     if (scratch->nhits) {
         write_headers(data, scratch, offsets, n, hit_text_sum(scratch->wire_sum, scratch->nwire));
-        if (n < 9 || !one_copy(text, end, kept, n))
+        if (n < 9 || !copy_blocks(text, end, kept->text, n, TEXT_MAX))
             return 0;
     } else {
         write_headers(data, scratch, offsets, NEND, TEXT_END);

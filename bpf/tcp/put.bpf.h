@@ -9,6 +9,7 @@
 #define MC_TCP_PUT_BPF_H
 
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/bytes.bpf.h"
 #include "bpf/packet/sum.bpf.h"
 #include "bpf/packet/tcp.bpf.h"
 #include "bpf/tcp/conn.bpf.h"

@@ -12,6 +12,7 @@
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/answer/verbs.bpf.h"
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/bytes.bpf.h"
 #include "bpf/packet/guard.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/udp.bpf.h"
