@@ -9,10 +9,10 @@
 #ifndef MC_BINARY_BPF_H
 #define MC_BINARY_BPF_H
 
-#include "bpf/answer/get.bpf.h"
 #include "bpf/answer/item.bpf.h"
 #include "bpf/answer/reply.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
+#include "bpf/answer/text.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 
@@ -144,6 +144,25 @@ static __always_inline void binary_miss(struct scratch *scratch)
         at = reply_add(scratch, at, 0x6e756f6620746f4eull, 8); /* "Not foun" */
         scratch->nreply = reply_add(scratch, at, 'd', 1);
     }
+}
+
+/* Adds an item to the reply as the binary protocol has it. */
+static __always_inline enum verdict item_to_binary(struct scratch *scratch,
+                                                   const struct item_place *place)
+{
+    const struct item_suffix *suffix;
+    struct item_facts item;
+    enum verdict rc = item_read(scratch, place, &item);
+    u64 at;
+
+    if (rc != FOUND_HIT)
+        return rc;
+    suffix = item_suffix(scratch, place, &item);
+    if (!suffix)
+        return PASS_ITEM;
+    at = binary_line(scratch, suffix, item.nvalue, item_cas(place));
+    scratch->nwire = at + item.nvalue - scratch->nreply;
+    return reply_wire(scratch, at, place->extent, item.value, item.nvalue, 0);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * item: what verbs other than get need of an item that was found.
+ * item: what verbs other than get need of an item that was found; and it in the reply to gets.
  */
 #ifndef MC_ITEM_BPF_H
 #define MC_ITEM_BPF_H
@@ -98,6 +98,58 @@ static __always_inline u64 reply_nbytes(struct scratch *scratch, u64 at,
 
     BOUND(from, 31);
     return reply_text(scratch, at, suffix->bytes + from, scratch->nsize);
+}
+
+/*
+ * n bytes of the item's wire, at `offset` of the extent; behind them there is to be room for nrest
+ * more. FOUND_HIT, FOUND_RETRY or a reason.
+ */
+static __always_inline enum verdict reply_wire(struct scratch *scratch, u64 at, const char *extent,
+                                               u64 offset, u64 n, u64 nrest)
+{
+    if (n > TEXT_MAX || at + n + nrest > REPLY_MAX)
+        return PASS_SIZE;
+    if (n >= 8)
+        return copy_bytes(scratch, at, extent, offset, n);
+    if (n) {
+        /* The word that ends with them: it begins in the header at worst. */
+        offset += n - 8;
+        OPAQUE(offset);
+        if (offset > MC_EXTENT_BYTES - 8)
+            return FOUND_RETRY;
+        BOUND(at, 2047);
+        STORE64(scratch->reply + at, LOAD64(extent + offset) >> (64 - 8 * n));
+    }
+    return FOUND_HIT;
+}
+
+/*
+ * "key flags bytes cas\r\n" and the value, behind "VALUE ": the item's text, into which the unique
+ * number is put.
+ */
+static __always_inline enum verdict item_to_gets(struct scratch *scratch,
+                                                 const struct item_place *place)
+{
+    struct item_facts item;
+    enum verdict rc = item_read(scratch, place, &item);
+    u64 at, n;
+
+    if (rc != FOUND_HIT)
+        return rc;
+    n = scratch->nkey + item.nsuffix;
+    scratch->value = item.value;
+    scratch->nvalue = item.nvalue;
+    rc = copy_bytes(scratch, scratch->nreply + NVALUE, place->extent,
+                    place->offset + MC_ITEM_HEADER, n < 8 ? 8 : n);
+    if (rc != FOUND_HIT)
+        return rc;
+    at = reply_add(scratch, scratch->nreply + NVALUE + n - TAIL, ' ', 1);
+    at = reply_number(scratch, at, item_cas(place));
+    at = reply_add(scratch, at, '\r' | '\n' << 8, 2);
+    item.value = READ_ONCE(scratch->value);
+    item.nvalue = READ_ONCE(scratch->nvalue);
+    scratch->nwire = at + item.nvalue + TAIL - scratch->nreply - NVALUE;
+    return reply_wire(scratch, at, place->extent, item.value, item.nvalue + TAIL, NEND);
 }
 
 #endif

@@ -9,7 +9,6 @@
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/bytes.bpf.h"
 #include "bpf/packet/sum.bpf.h"
-#include "bpf/packet/transport.bpf.h"
 
 /*
  * Takes the key out of a text of "get KEY\r\n" and hashes it into scratch. 0: the text is something

@@ -8,10 +8,10 @@
 #ifndef MC_META_BPF_H
 #define MC_META_BPF_H
 
-#include "bpf/answer/get.bpf.h"
 #include "bpf/answer/item.bpf.h"
 #include "bpf/answer/reply.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
+#include "bpf/answer/text.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/bytes.bpf.h"
 #include "bpf/packet/headers.bpf.h"
@@ -337,6 +337,37 @@ static __always_inline enum verdict mg_miss(struct scratch *scratch)
     }
     scratch->nreply = reply_add(scratch, at, '\r' | '\n' << 8, 2);
     return STEP_END;
+}
+
+/* What mg wants of an item but its bytes: FOUND_HIT or a reason. */
+static __always_inline enum verdict
+item_note(struct scratch *scratch, const struct item_place *place, const struct item_facts *item)
+{
+    scratch->mg.cas = item_cas(place);
+    scratch->mg.ttl = item->exptime ? item->exptime - (u32)(item->now / 1000000000) : ~0ull;
+    return scratch->mg.given & META_ASKS ? mg_agrees(scratch, place, item) : FOUND_HIT;
+}
+
+/* Adds an item to the reply as mg does. */
+static __always_inline enum verdict item_to_meta(struct scratch *scratch,
+                                                 const struct item_place *place)
+{
+    const struct item_suffix *suffix;
+    struct item_facts item;
+    enum verdict rc = item_read(scratch, place, &item);
+    u64 at, n;
+
+    if (rc == FOUND_HIT)
+        rc = item_note(scratch, place, &item);
+    if (rc != FOUND_HIT)
+        return rc;
+    suffix = item_suffix(scratch, place, &item);
+    if (!suffix)
+        return PASS_ITEM;
+    at = mg_line(scratch, suffix);
+    n = scratch->mg.given & META_BIT('v') ? item.nvalue + TAIL : 0;
+    scratch->nwire = at + n - scratch->nreply;
+    return reply_wire(scratch, at, place->extent, item.value, n, 0);
 }
 
 #endif

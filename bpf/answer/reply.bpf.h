@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * reply: pieces of a reply's text. Each function writes one at `at` of scratch->reply and returns
- * where it ends: a place that is kept in memory would be stored and loaded for each piece.
+ * reply: a reply's text, piece by piece, and the packet that it becomes.
  *
- * Text is stored in whole words: what a piece has behind its end belongs to the next one. A reply
- * has room for all pieces of one item behind TEXT_MAX bytes, so only values are measured.
+ * Each function of the first part writes one piece at `at` of scratch->reply and returns where it
+ * ends: a place that is kept in memory would be stored and loaded for each piece. Text is stored in
+ * whole words: what a piece has behind its end belongs to the next one. A reply has room for all
+ * pieces of one item behind TEXT_MAX bytes, so only values are measured.
  */
 #ifndef MC_REPLY_BPF_H
 #define MC_REPLY_BPF_H
 
-#include "bpf/answer/lookup.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/bytes.bpf.h"
+#include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/sum.bpf.h"
 
 /* Up to 8 bytes. */
 static __always_inline u64 reply_add(struct scratch *scratch, u64 at, u64 text, u64 n)
@@ -104,27 +106,207 @@ static __always_inline u64 reply_number(struct scratch *scratch, u64 at, u64 num
                                       : (u32)reply_long(scratch, at, number);
 }
 
-/*
- * n bytes of the item's wire, at `offset` of the extent; behind them there is to be room for nrest
- * more. FOUND_HIT, FOUND_RETRY or a reason.
- */
-static __always_inline enum verdict reply_wire(struct scratch *scratch, u64 at, const char *extent,
-                                               u64 offset, u64 n, u64 nrest)
+/* --- a get's --------------------------------------------------------------------------------- */
+
+/* Takes the copied item into the reply: VERDICT_OK or a reason. */
+static __always_inline enum verdict reply_hit(struct scratch *scratch)
 {
-    if (n > TEXT_MAX || at + n + nrest > REPLY_MAX)
+    u64 at = scratch->nreply, nhits = scratch->nhits;
+
+    if (nhits >= HITS_MAX)
         return PASS_SIZE;
-    if (n >= 8)
-        return copy_bytes(scratch, at, extent, offset, n);
-    if (n) {
-        /* The word that ends with them: it begins in the header at worst. */
-        offset += n - 8;
-        OPAQUE(offset);
-        if (offset > MC_EXTENT_BYTES - 8)
-            return FOUND_RETRY;
-        BOUND(at, 2047);
-        STORE64(scratch->reply + at, LOAD64(extent + offset) >> (64 - 8 * n));
+    BOUND(at, 2047);
+    STORE32(scratch->reply + at, (u32)TEXT_VALUE);
+    STORE16(scratch->reply + at + 4, (u16)(TEXT_VALUE >> 32));
+    scratch->classes[nhits] = scratch->clsid;
+    scratch->nhits = nhits + 1;
+    scratch->nreply += 6 + scratch->nwire;
+    return VERDICT_OK;
+}
+
+static __always_inline void reply_end(struct scratch *scratch)
+{
+    u64 at = scratch->nreply;
+
+    BOUND(at, 2047);
+    STORE32(scratch->reply + at, (u32)TEXT_END);
+    scratch->reply[at + 4] = (char)(TEXT_END >> 32);
+    scratch->nreply += 5;
+}
+
+/* --- its headers ----------------------------------------------------------------------------- */
+
+/* Where the frame of the reply begins, and how long it is without padding. */
+static __always_inline u64 reply_start(const struct scratch *scratch)
+{
+    u64 start = REPLY_TEXT - offsets_text(scratch_offsets(scratch));
+
+    BOUND(start, 31);
+    return start;
+}
+
+static __always_inline u64 reply_size(const struct scratch *scratch)
+{
+    return scratch->nreply - reply_start(scratch);
+}
+
+/* Ethernet pads short frames; a request that is long enough becomes no shorter than that. */
+static __always_inline u64 frame_size(u64 nreply, u64 nframe)
+{
+    if (nreply >= FRAME_MIN || nframe < FRAME_MIN)
+        return nreply;
+    return FRAME_MIN;
+}
+
+/* The sum of the text of a hit, whose wire bytes have this one. */
+static __always_inline u64 hit_text_sum(u64 sum, u64 nwire)
+{
+    /* Behind an odd number of bytes the 16-bit words are others. */
+    return TEXT_VALUE + sum + (TEXT_END << 8 * (nwire & 1));
+}
+
+/* The sum of the reply's text, folded. Not inlined: it needs room on its caller's stack. */
+__attribute__((noinline)) int reply_text_sum(struct scratch *scratch)
+{
+    u64 ntext;
+
+    if (!scratch)
+        return 0;
+    ntext = scratch->nreply - REPLY_TEXT;
+    BOUND(ntext, 2047);
+    return (int)sum_fold(text_sum(scratch->reply + REPLY_TEXT, ntext));
+}
+
+/*
+ * The sum of the reply's text of ntext bytes; that of a single hit follows from its item's.
+ * at_once: any other is computed without a call, which takes room on the caller's stack.
+ */
+static __always_inline u64 reply_sum(struct scratch *scratch, u64 ntext, const int at_once)
+{
+    u64 nwire = scratch->nwire;
+
+    if (scratch->wire_sum && scratch->nhits == 1 && ntext == NVALUE + nwire + NEND)
+        return hit_text_sum(scratch->wire_sum, nwire);
+    if (at_once)
+        return words_sum(scratch->reply + REPLY_TEXT, ntext);
+    return (u32)reply_text_sum(scratch);
+}
+
+/*
+ * Writes the headers before the reply's text, and zeros behind it, where there may be padding.
+ * left: the checksum is left to hardware.
+ */
+__attribute__((noinline)) int reply_headers(struct scratch *scratch, int left)
+{
+    u64 nreply, ntext;
+    void *l4;
+
+    if (!scratch)
+        return 0;
+    nreply = scratch->nreply;
+    ntext = nreply - REPLY_TEXT;
+    link_reply(scratch->reply + reply_start(scratch), &scratch->saved,
+               scratch->offsets.ip != FRAME_IP);
+    BOUND(nreply, 2047);
+    STORE64(scratch->reply + nreply, 0);
+    l4 = scratch->reply + REPLY_TEXT - L4_TEXT;
+    if (scratch->offsets.v6)
+        l4_reply(l4 - IP6_BYTES, &scratch->saved, 1, ntext, reply_sum(scratch, ntext, 0));
+    else
+        l4_reply(l4 - IP4_BYTES, &scratch->saved, 0, ntext, reply_sum(scratch, ntext, 0));
+    if (left && scratch->offsets.v6)
+        l4_leave_checksum(l4 - IP6_BYTES, 1);
+    else if (left)
+        l4_leave_checksum(l4 - IP4_BYTES, 0);
+    return 0;
+}
+
+/* --- the frame that XDP has ------------------------------------------------------------------ */
+
+/* Writes the headers before a text with this sum. */
+static __always_inline void write_headers(void *data, const struct scratch *scratch,
+                                          struct offsets offsets, u64 ntext, u64 sum)
+{
+    link_reply(data, &scratch->saved, offsets.ip != FRAME_IP);
+    l4_reply(data + offsets.ip, &scratch->saved, offsets.v6, ntext, sum);
+}
+
+/* Writes the reply of `scratch` into a frame of IPv4 without tags. 0: it has not its size. */
+static __always_inline int xdp_write_plain(struct xdp_md *ctx, struct scratch *scratch)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    const struct offsets offsets = OFFSETS(0, 0);
+    u64 ntext = scratch->nreply - REPLY_TEXT;
+
+    if (data + offsets_text(offsets) + 8 > end)
+        return 0;
+    write_headers(data, scratch, offsets, ntext, reply_sum(scratch, ntext, 1));
+    if (ntext < 9) {
+        STORE64(data + offsets_text(offsets),
+                LOAD64(scratch->reply + REPLY_TEXT) << (64 - 8 * ntext) >> (64 - 8 * ntext));
+        return 1;
     }
-    return FOUND_HIT;
+    return copy_blocks(data + offsets_text(offsets), end, scratch->reply + REPLY_TEXT, ntext,
+                       TEXT_MAX);
+}
+
+/*
+ * The same of any frame, which has come in scratch->nframe bytes. How many it has now is found from
+ * that again: if it were handed on, the verifier would follow the copying once for each way to make
+ * room.
+ */
+static __always_inline int xdp_write_reply(struct xdp_md *ctx, struct scratch *scratch)
+{
+    u64 nframe;
+
+    if (likely(scratch->offsets.ip == FRAME_IP && !scratch->offsets.v6) &&
+        xdp_write_plain(ctx, scratch))
+        return 1;
+    reply_headers(scratch, 0);
+    nframe = frame_size(reply_size(scratch), READ_ONCE(scratch->nframe));
+    BOUND_SIZE(nframe, 2047);
+    return !bpf_xdp_store_bytes(ctx, 0, scratch->reply + reply_start(scratch), nframe);
+}
+
+/* --- counting it ----------------------------------------------------------------------------- */
+
+/* Counts the bytes of the request and of its reply of nreply bytes of text. */
+static __always_inline void count_payload(struct scratch *scratch, u64 nreply)
+{
+    scratch->counts.count[MC_COUNT_BYTES_READ] += l4_payload(scratch->ntext);
+    scratch->counts.count[MC_COUNT_BYTES_WRITTEN] += l4_payload(nreply);
+}
+
+/* Counts a request that has no answer: a quiet one that found nothing. */
+static __always_inline void count_silence(struct scratch *scratch, enum mc_count by)
+{
+    scratch->counts.count[MC_COUNT_BYTES_READ] += l4_payload(scratch->ntext);
+    scratch->counts.count[MC_COUNT_MISSES] += scratch->nkeys;
+    scratch->counts.count[by]++;
+}
+
+__attribute__((noinline)) int count_classes(struct scratch *scratch)
+{
+    u32 i;
+
+    if (!scratch)
+        return 0;
+    for (i = 0; i < HITS_MAX; i++) {
+        if (i >= scratch->nhits)
+            break;
+        scratch->counts.class_hits[scratch->classes[i] % MC_CLASSES]++;
+    }
+    return 0;
+}
+
+/* Counts the hits of the reply's items in their slab classes. */
+static __always_inline void count_hits(struct scratch *scratch)
+{
+    scratch->counts.count[MC_COUNT_MISSES] += scratch->nkeys - scratch->nhits;
+    if (scratch->nhits == 1)
+        scratch->counts.class_hits[scratch->classes[0] % MC_CLASSES]++;
+    else if (scratch->nhits)
+        count_classes(scratch);
 }
 
 #endif

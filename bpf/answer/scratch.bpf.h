@@ -12,6 +12,12 @@
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 
+enum {
+    /* Where in struct scratch a reply's text begins: behind the longest headers, aligned. */
+    REPLY_TEXT = (FRAME_IP + 2 * TAG_BYTES + IP6_BYTES + L4_TEXT + 7) / 8 * 8,
+    REPLY_MAX = REPLY_TEXT + TEXT_MAX,
+};
+
 /* A request of mg (answer/meta.bpf.h). */
 struct mg {
     u64 given;   /* a bit for each flag */
@@ -77,7 +83,7 @@ struct scratch {
     u32 nreply;           /* where it ends */
     char reply[2048 + 128] __attribute__((aligned(8)));
 
-    /* --- verbs other than get (answer/verbs.bpf.h) --- */
+    /* --- verbs other than get (answer/get.bpf.h) --- */
     u32 verb;
     struct mg mg;
 

@@ -14,7 +14,7 @@
 #include "bpf/chain/parse_run.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/headers.bpf.h"
-#include "bpf/packet/udp.bpf.h"
+#include "bpf/udp/frame.bpf.h"
 
 /* What identifies a request or its reply: client and server, client port and request id. */
 struct ask_id {
@@ -30,7 +30,7 @@ static __always_inline long ask_read(struct packet packet, const struct chain_sc
                                      int to_us, struct ask_id *id)
 {
     u64 *first = to_us ? id->client : id->server, *second = to_us ? id->server : id->client;
-    u64 l4[(L4_IDENTIFIED + 7) / 8];
+    u64 l4[(UDP_IDENTIFIED + 7) / 8];
     long rc;
 
     *id = (struct ask_id){{0, 0}, {0, 0}, 0};
@@ -40,9 +40,9 @@ static __always_inline long ask_read(struct packet packet, const struct chain_sc
     else
         rc = packet_load(packet, scratch->l3 + 12, first, 4) ||
              packet_load(packet, scratch->l3 + 16, second, 4);
-    if (rc || packet_load(packet, scratch->l4, l4, L4_IDENTIFIED))
+    if (rc || packet_load(packet, scratch->l4, l4, UDP_IDENTIFIED))
         return 1;
-    id->port_and_id = (to_us ? port_from(l4) : port_to(l4)) | (u32)l4_id(l4) << 16;
+    id->port_and_id = (to_us ? port_from(l4) : port_to(l4)) | (u32)udp_id(l4) << 16;
     return 0;
 }
 

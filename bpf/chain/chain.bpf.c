@@ -8,8 +8,9 @@
  * In doubt a program passes the packet exactly as it came, and invalidates what the packet might
  * have written.
  */
-#include "bpf/shared/chain.h"
-#include "bpf/answer/request.bpf.h"
+#include "bpf/packet/udp.bpf.h"
+
+#include "bpf/answer/reply.bpf.h"
 #include "bpf/chain/ask.bpf.h"
 #include "bpf/chain/classify.bpf.h"
 #include "bpf/chain/fill.bpf.h"
@@ -22,8 +23,8 @@
 #include "bpf/chain/udp.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/headers.bpf.h"
-#include "bpf/packet/udp.bpf.h"
 #include "bpf/packet/way.bpf.h"
+#include "bpf/shared/chain.h"
 #include "bpf/udp/frame.bpf.h"
 #include "bpf/udp/skb.bpf.h"
 
@@ -221,37 +222,6 @@ int prepare_packet(struct xdp_md *ctx)
     return XDP_PASS;
 }
 
-/*
- * The same of a frame without tags, of IPv4, straight into its first buffer. 0: it is another, and
- * nothing is written that would not be written again.
- */
-static __always_inline int reply_store_plain(struct xdp_md *ctx, struct scratch *scratch)
-{
-    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    void *text = data + FRAME_IP + IP4_BYTES + L4_TEXT;
-    u64 ntext = scratch->nreply - REPLY_TEXT;
-
-    if (scratch->offsets.v6 || scratch->offsets.ip != FRAME_IP || text > end)
-        return 0;
-    link_reply(data, &scratch->saved, 0);
-    l4_reply(data + FRAME_IP, &scratch->saved, 0, ntext, (u32)reply_text_sum(scratch));
-    return copy_blocks(text, end, scratch->reply + REPLY_TEXT, ntext, TEXT_MAX);
-}
-
-/* Puts the reply into the frame. */
-__attribute__((noinline)) int reply_store(struct xdp_md *ctx)
-{
-    struct scratch *scratch = scratch_get();
-    u64 n;
-
-    if (!scratch)
-        return 0;
-    reply_headers(scratch, 0);
-    n = reply_frame_size(scratch);
-    BOUND_SIZE(n, 2047);
-    return !bpf_xdp_store_bytes(ctx, 0, scratch->reply + reply_start(scratch), n);
-}
-
 SEC("xdp")
 int write_reply(struct xdp_md *ctx)
 {
@@ -261,7 +231,7 @@ int write_reply(struct xdp_md *ctx)
     if (!scratch)
         return XDP_PASS;
     n = reply_frame_size(scratch);
-    if (unlikely(!reply_store_plain(ctx, scratch) && !reply_store(ctx))) {
+    if (unlikely(!xdp_write_reply(ctx, scratch))) {
         scratch->counts.count[MC_COUNT_PASS_ERROR]++;
         return XDP_ABORTED;
     }

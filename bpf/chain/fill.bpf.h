@@ -12,7 +12,7 @@
 #ifndef MC_CHAIN_FILL_BPF_H
 #define MC_CHAIN_FILL_BPF_H
 
-#include "bpf/answer/request.bpf.h"
+#include "bpf/answer/text.bpf.h"
 #include "bpf/chain/ask.bpf.h"
 #include "bpf/chain/get.bpf.h"
 #include "bpf/chain/maps.bpf.h"
@@ -263,9 +263,9 @@ __attribute__((noinline)) int fill_pass(struct scratch *scratch, struct chain_sc
 static __always_inline int fill_load(struct __sk_buff *skb, struct scratch *scratch,
                                      const struct chain_scratch *chain, const void *l4)
 {
-    u64 ntext = l4_ntext(l4);
+    u64 ntext = udp_ntext(l4);
 
-    if (!l4_is_only(l4) || ntext - 1 >= TEXT_MAX || chain->l4 + L4_TEXT + ntext > chain->nframe)
+    if (!udp_is_only(l4) || ntext - 1 >= TEXT_MAX || chain->l4 + L4_TEXT + ntext > chain->nframe)
         return 0;
     scratch->nrequest = ntext;
     BOUND_SIZE(ntext, REQUEST_ROOM - 1);
@@ -352,7 +352,7 @@ __attribute__((noinline)) int fill_reply(struct __sk_buff *skb)
 
     if (!scratch || !chain || skb->gso_size || !tick_ns ||
         ask_read(packet_tc(skb), chain, 0, &id) ||
-        bpf_skb_load_bytes(skb, chain->l4, l4, sizeof(l4)) || !l4_is_first(l4))
+        bpf_skb_load_bytes(skb, chain->l4, l4, sizeof(l4)) || !udp_is_first(l4))
         return 0;
     if (!fill_load(skb, scratch, chain, l4))
         return chain_count(chain, CHAIN_FILL_SIZE);

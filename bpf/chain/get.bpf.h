@@ -9,7 +9,8 @@
 #ifndef MC_CHAIN_GET_BPF_H
 #define MC_CHAIN_GET_BPF_H
 
-#include "bpf/answer/request.bpf.h"
+#include "bpf/answer/reply.bpf.h"
+#include "bpf/answer/text.bpf.h"
 #include "bpf/chain/maps.bpf.h"
 #include "bpf/udp/frame.bpf.h"
 

@@ -12,7 +12,7 @@
 #include "bpf/chain/ask.bpf.h"
 #include "bpf/chain/parse_run.bpf.h"
 #include "bpf/chain/tcp.bpf.h"
-#include "bpf/packet/udp.bpf.h"
+#include "bpf/udp/frame.bpf.h"
 
 /* Parses a datagram to memcached's port. 0: it cannot be followed. */
 static __always_inline int udp_follow(struct xdp_md *ctx, const struct chain_scratch *scratch,
@@ -23,11 +23,11 @@ static __always_inline int udp_follow(struct xdp_md *ctx, const struct chain_scr
     if (bpf_xdp_load_bytes(ctx, scratch->l4, l4, L4_BYTES))
         return 0;
     run->at = scratch->l4 + L4_TEXT;
-    run->end = scratch->l4 + l4_length(l4);
-    if (run->end <= run->at && l4_length(l4))
+    run->end = scratch->l4 + udp_length(l4);
+    if (run->end <= run->at && udp_length(l4))
         return 1; /* no server reads it */
     if (run->end > scratch->nframe || bpf_xdp_load_bytes(ctx, scratch->l4, l4, sizeof(l4)) ||
-        !l4_is_first(l4) || !l4_is_only(l4))
+        !udp_is_first(l4) || !udp_is_only(l4))
         return 0;
     req_init(&run->request, PARSER_ANY);
     run_in(ctx, run);

@@ -82,13 +82,6 @@ enum {
     FRAME_MIN = 60,                            /* of Ethernet, without its checksum */
     REQUEST_LEAST = 6,                         /* "get k\n" */
     TEXT_MAX = MC_UDP_PAYLOAD - MC_UDP_HEADER, /* of a reply */
-/* Where a reply's text begins in struct scratch: behind the longest headers. */
-#ifdef MC_OVER_TCP
-    REPLY_TEXT = 96,
-#else
-    REPLY_TEXT = 80,
-#endif
-    REPLY_MAX = REPLY_TEXT + TEXT_MAX,
 };
 
 /* "get ", "END\r\n" and "VALUE " as little-endian numbers, and how long they are. */

@@ -34,7 +34,6 @@
 
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/headers.bpf.h"
-#include "bpf/packet/udp.bpf.h"
 
 const volatile __u32 guard_allow = MC_ALLOW_LOCAL;
 const volatile __u32 guard_local = 0;         /* the list has `local` */

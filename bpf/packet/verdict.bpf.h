@@ -19,7 +19,7 @@ enum verdict {
 
     /* What a packet is, by its headers and its text's first bytes. */
     HEAD_GET,     /* a get for us */
-    HEAD_VERB,    /* another request for us that may be answered: answer/request.bpf.h */
+    HEAD_VERB,    /* another request for us that may be answered: text_is_verb */
     HEAD_HIDDEN,  /* a get for us that only TC may answer */
     HEAD_FOREIGN, /* to another port, or no such request */
     HEAD_REMOTE,  /* to our port, and to an address that is not ours */

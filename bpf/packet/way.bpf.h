@@ -28,7 +28,6 @@
 
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/headers.bpf.h"
-#include "bpf/packet/udp.bpf.h"
 
 enum { WAY_SECONDS = 60, WAY_SAMPLE = 16 /* of so many requests one is passed */ };
 

@@ -6,9 +6,9 @@
 #ifndef MC_TCP_ANSWER_BPF_H
 #define MC_TCP_ANSWER_BPF_H
 
-#include "bpf/answer/request.bpf.h"
+#include "bpf/answer/get.bpf.h"
+#include "bpf/answer/reply.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
-#include "bpf/answer/verbs.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/tcp/commit.bpf.h"
 #include "bpf/tcp/conn.bpf.h"

@@ -6,7 +6,7 @@
 #ifndef MC_TCP_READ_BPF_H
 #define MC_TCP_READ_BPF_H
 
-#include "bpf/answer/request.bpf.h"
+#include "bpf/answer/text.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/headers.bpf.h"

@@ -4,7 +4,7 @@
  * They share heap, table, control block and counts with the programs of udp, which hand them the
  * segments to and from the server's port.
  */
-#define MC_OVER_TCP
+#include "bpf/packet/tcp.bpf.h"
 
 #include "bpf/tcp/egress.bpf.h"
 #include "bpf/tcp/ingress.bpf.h"

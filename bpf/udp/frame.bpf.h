@@ -63,6 +63,81 @@ static __always_inline long xdp_resize(struct xdp_md *ctx, int grow)
     return bpf_xdp_adjust_tail(ctx, grow);
 }
 
+/* --- a datagram ------------------------------------------------------------------------------ */
+
+/* From its header to behind what udp_id reads. */
+enum { UDP_IDENTIFIED = L4_BYTES + 2 };
+
+static __always_inline u64 udp_length(const void *udp)
+{
+    return bpf_ntohs(LOAD16(udp + 4));
+}
+
+/* A request's or a reply's datagram, by its own header. */
+static __always_inline u64 udp_ntext(const void *udp)
+{
+    return udp_length(udp) - L4_TEXT;
+}
+
+/* Memcached's request id. */
+static __always_inline u16 udp_id(const void *udp)
+{
+    return LOAD16(udp + 8);
+}
+
+static __always_inline int udp_is_first(const void *udp)
+{
+    return !LOAD16(udp + 10);
+}
+
+static __always_inline int udp_is_only(const void *udp)
+{
+    return LOAD16(udp + 12) == bpf_htons(1);
+}
+
+/*
+ * See layout.h; nor is our own address answered, unless it came over loopback, nor anybody while we
+ * have no port: then port 0 would be ours.
+ */
+static __always_inline int source_is_fit(const void *ip, u64 v6)
+{
+    if (mc_port_is_unfit(port_from(ip + ip_bytes(v6)), control.port) || !control.port)
+        return 0;
+    return v6 ? !mc_source6_is_unfit(LOAD8(ip + 8), LOAD64(ip + 8), LOAD64(ip + 16))
+              : !mc_source4_is_unfit(LOAD8(ip + 12));
+}
+
+/* Whether the lengths of IP and UDP agree, and a frame has n bytes from IP on. */
+static __always_inline int lengths_agree(const void *ip, u64 v6, u64 nudp, u64 n)
+{
+    if (v6) /* without a checksum it is for the stack to drop */
+        return bpf_ntohs(LOAD16(ip + 4)) == nudp && nudp + IP6_BYTES <= n &&
+               LOAD16(ip + IP6_BYTES + 6);
+    return bpf_ntohs(LOAD16(ip + 2)) == nudp + IP4_BYTES && nudp + IP4_BYTES <= n;
+}
+
+/*
+ * Whether a packet, with n bytes in its frame from IP on, is a request in one datagram: VERDICT_OK,
+ * or the reason to pass, and how much text it has. The caller knows that it is to our port, and
+ * plain.
+ */
+static __always_inline enum verdict udp_check(const void *ip, u64 v6, u64 n, u64 *ntext)
+{
+    const void *udp = ip + ip_bytes(v6);
+    u64 nudp = udp_length(udp);
+
+    if (unlikely(!source_is_fit(ip, v6)))
+        return PASS_SOURCE;
+    if (unlikely(!lengths_agree(ip, v6, nudp, n)))
+        return PASS_PACKET;
+    if (unlikely(!udp_is_only(udp) || nudp <= L4_TEXT))
+        return PASS_FRAME;
+    *ntext = nudp - L4_TEXT;
+    return VERDICT_OK;
+}
+
+/* --- a request ------------------------------------------------------------------------------- */
+
 /* Whether a request that begins with these bytes is no get, and may be answered. */
 typedef int request_verb(u32 text);
 
@@ -80,7 +155,7 @@ static __always_inline enum verdict get_check(const void *ip, u64 v6, u64 n, req
 {
     const void *l4 = ip + ip_bytes(v6);
     u64 ntext;
-    enum verdict rc = l4_check(ip, v6, n, &ntext);
+    enum verdict rc = udp_check(ip, v6, n, &ntext);
 
     if (unlikely(rc))
         return rc;
@@ -195,9 +270,9 @@ static __always_inline enum verdict frame_look(struct xdp_md *ctx, void *data, v
     if (!scratch || unlikely(!ip_is_to_us(ip, offsets.v6)))
         return HEAD_REMOTE;
     scratch->nframe = (u64)(end - data);
-    if (!plain && unlikely(offsets_text(offsets) + l4_ntext(l4) > scratch->nframe))
+    if (!plain && unlikely(offsets_text(offsets) + udp_ntext(l4) > scratch->nframe))
         scratch->nframe = bpf_xdp_get_buff_len(ctx);
-    scratch->ntext = l4_ntext(l4);
+    scratch->ntext = udp_ntext(l4);
     return get_check(ip, offsets.v6, scratch->nframe - offsets.ip, is_verb);
 }
 

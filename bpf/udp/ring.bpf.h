@@ -85,7 +85,7 @@ static __always_inline int ring_admits(struct xdp_md *ctx, struct scratch *scrat
     if (l4 + L4_CHECKED > end || nframe > MC_RING_FRAME || bpf_xdp_get_buff_len(ctx) != nframe ||
         !ip_is_plain(ip, offsets.v6, L4_PROTOCOL) || port_to(l4) != control.port ||
         !ip_is_to_us(ip, offsets.v6) || !ring_fits(offsets.v6) ||
-        l4_check(ip, offsets.v6, nframe - offsets.ip, &ntext))
+        udp_check(ip, offsets.v6, nframe - offsets.ip, &ntext))
         return 0;
     if (READ_ONCE(control.bypass) || server_has_stopped())
         return 0;

@@ -9,7 +9,7 @@
 #include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
 
-#include "bpf/answer/request.bpf.h"
+#include "bpf/answer/reply.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
@@ -142,7 +142,7 @@ static __always_inline enum verdict tc_check(struct __sk_buff *skb, struct scrat
         count_reason(scratch, rc);
         return rc;
     }
-    scratch->ntext = l4_ntext(l4);
+    scratch->ntext = udp_ntext(l4);
     scratch->checksum_left = l4_checksum_is_left(ip, v6);
     headers_save(&scratch->saved, headers->link, ip, (struct offsets){FRAME_IP + TAG_BYTES, v6},
                  SAVED_WORDS(v6));

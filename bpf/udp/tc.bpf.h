@@ -8,7 +8,6 @@
 
 #include "bpf/answer/get.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
-#include "bpf/answer/verbs.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/guard.bpf.h"
 #include "bpf/packet/headers.bpf.h"

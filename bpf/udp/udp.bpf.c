@@ -8,9 +8,10 @@
  * before the packet is touched; a single hit is copied straight into the packet, whose bytes are
  * kept and put back if a writer disturbed the copy.
  */
+#include "bpf/packet/udp.bpf.h"
+
 #include "bpf/answer/get.bpf.h"
 #include "bpf/answer/lookup.bpf.h"
-#include "bpf/answer/verbs.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/udp/ring.bpf.h"

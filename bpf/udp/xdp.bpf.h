@@ -10,7 +10,6 @@
 #include "bpf/answer/lookup.bpf.h"
 #include "bpf/answer/one.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
-#include "bpf/answer/verbs.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/bytes.bpf.h"
 #include "bpf/packet/guard.bpf.h"
@@ -226,7 +225,7 @@ __attribute__((noinline)) int xdp_odd(struct xdp_md *ctx, u32 nlink, u32 v6)
         return XDP_PASS;
     if (!ip_is_plain(ip, v6, L4_PROTOCOL))
         return xdp_pass(scratch, PASS_PACKET);
-    return xdp_pass(scratch, (s64)l4_ntext(l4) > 0 ? PASS_COMMAND : PASS_FRAME);
+    return xdp_pass(scratch, (s64)udp_ntext(l4) > 0 ? PASS_COMMAND : PASS_FRAME);
 }
 
 /* The same of what is no get: HEAD_VERB, HEAD_HIDDEN or a reason. Then its headers are kept. */
@@ -247,7 +246,7 @@ static __always_inline enum verdict xdp_verb_check(struct xdp_md *ctx, struct sc
     if (rc)
         return rc;
     scratch->offsets = offsets;
-    scratch->ntext = l4_ntext(l4);
+    scratch->ntext = udp_ntext(l4);
     headers_save(&scratch->saved, data, ip, offsets, SAVED_WORDS(offsets.v6));
     return HEAD_VERB;
 }

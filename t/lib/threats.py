@@ -84,7 +84,7 @@ ROWS = (
          "t/bpf/rings.c"),
     )),
     ("lengths, fragments, options, checksums", (
-        ("any_length", (("bpf/packet/udp.bpf.h",
+        ("any_length", (("bpf/udp/frame.bpf.h",
                          r"return bpf_ntohs\(LOAD16\(ip \+ 2\)\) == nudp \+ IP4_BYTES && ",
                          "return "),), "t/bpf/passes.c"),
         ("fragments", (("bpf/packet/headers.bpf.h", r"bpf_htons\(0x3fff\)", "bpf_htons(0x1fff)"),),
@@ -187,7 +187,7 @@ ROWS = (
                                  ), GUARD, "behind_a_firewall_that_closes_the_public_address"),
     )),
     ("that source and destination are one machine", (
-        ("groups", (("bpf/packet/udp.bpf.h", r"!mc_source4_is_unfit\(LOAD8\(ip \+ 12\)\)", "1"),),
+        ("groups", (("bpf/udp/frame.bpf.h", r"!mc_source4_is_unfit\(LOAD8\(ip \+ 12\)\)", "1"),),
          "t/bpf/passes.c"),
         ("a_group_as_source_mac", (("bpf/packet/headers.bpf.h", r"0x1ffffffffffff\)",
                                     "0xffffffffffff)"),), "t/bpf/passes.c"),
