@@ -158,13 +158,6 @@ static __always_inline u64 frame_size(u64 nreply, u64 nframe)
     return FRAME_MIN;
 }
 
-/* The sum of the text of a hit, whose wire bytes have this one. */
-static __always_inline u64 hit_text_sum(u64 sum, u64 nwire)
-{
-    /* Behind an odd number of bytes the 16-bit words are others. */
-    return TEXT_VALUE + sum + (TEXT_END << 8 * (nwire & 1));
-}
-
 /* The sum of the reply's text, folded. Not inlined: it needs room on its caller's stack. */
 __attribute__((noinline)) int reply_text_sum(struct scratch *scratch)
 {
@@ -223,14 +216,6 @@ __attribute__((noinline)) int reply_headers(struct scratch *scratch, int left)
 
 /* --- the frame that XDP has ------------------------------------------------------------------ */
 
-/* Writes the headers before a text with this sum. */
-static __always_inline void write_headers(void *data, const struct scratch *scratch,
-                                          struct offsets offsets, u64 ntext, u64 sum)
-{
-    link_reply(data, &scratch->saved, offsets.ip != FRAME_IP);
-    l4_reply(data + offsets.ip, &scratch->saved, offsets.v6, ntext, sum);
-}
-
 /* Writes the reply of `scratch` into a frame of IPv4 without tags. 0: it has not its size. */
 static __always_inline int xdp_write_plain(struct xdp_md *ctx, struct scratch *scratch)
 {
@@ -240,7 +225,8 @@ static __always_inline int xdp_write_plain(struct xdp_md *ctx, struct scratch *s
 
     if (data + offsets_text(offsets) + 8 > end)
         return 0;
-    write_headers(data, scratch, offsets, ntext, reply_sum(scratch, ntext, 1));
+    link_reply(data, &scratch->saved, 0);
+    l4_reply(data + offsets.ip, &scratch->saved, 0, ntext, reply_sum(scratch, ntext, 1));
     if (ntext < 9) {
         STORE64(data + offsets_text(offsets),
                 LOAD64(scratch->reply + REPLY_TEXT) << (64 - 8 * ntext) >> (64 - 8 * ntext));
@@ -269,13 +255,6 @@ static __always_inline int xdp_write_reply(struct xdp_md *ctx, struct scratch *s
 }
 
 /* --- counting it ----------------------------------------------------------------------------- */
-
-/* Counts the bytes of the request and of its reply of nreply bytes of text. */
-static __always_inline void count_payload(struct scratch *scratch, u64 nreply)
-{
-    scratch->counts.count[MC_COUNT_BYTES_READ] += l4_payload(scratch->ntext);
-    scratch->counts.count[MC_COUNT_BYTES_WRITTEN] += l4_payload(nreply);
-}
 
 /* Counts a request that has no answer: a quiet one that found nothing. */
 static __always_inline void count_silence(struct scratch *scratch, enum mc_count by)

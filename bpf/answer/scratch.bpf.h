@@ -127,4 +127,11 @@ static __always_inline void count_reason(struct scratch *scratch, u64 reason)
     scratch->counts.count[reason]++;
 }
 
+/* Counts the bytes of the request and of its reply of nreply bytes of text. */
+static __always_inline void count_payload(struct scratch *scratch, u64 nreply)
+{
+    scratch->counts.count[MC_COUNT_BYTES_READ] += l4_payload(scratch->ntext);
+    scratch->counts.count[MC_COUNT_BYTES_WRITTEN] += l4_payload(nreply);
+}
+
 #endif

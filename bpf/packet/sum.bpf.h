@@ -177,4 +177,11 @@ static __always_inline u64 sum_end(u64 sum)
     return sum == 0xffff ? sum : ~sum & 0xffff;
 }
 
+/* The sum of the text of a hit, whose wire bytes have this one. */
+static __always_inline u64 hit_text_sum(u64 sum, u64 nwire)
+{
+    /* Behind an odd number of bytes the 16-bit words are others. */
+    return TEXT_VALUE + sum + (TEXT_END << 8 * (nwire & 1));
+}
+
 #endif

@@ -130,11 +130,14 @@ static __always_inline int one_write_as(struct xdp_md *ctx, const struct scratch
     if (!kept || text + NEND > end)
         return 0;
     if (scratch->nhits) {
-        write_headers(data, scratch, offsets, n, hit_text_sum(scratch->wire_sum, scratch->nwire));
+        link_reply(data, &scratch->saved, offsets.ip != FRAME_IP);
+        l4_reply(data + offsets.ip, &scratch->saved, offsets.v6, n,
+                 hit_text_sum(scratch->wire_sum, scratch->nwire));
         if (n < 9 || !copy_blocks(text, end, kept->text, n, TEXT_MAX))
             return 0;
     } else {
-        write_headers(data, scratch, offsets, NEND, TEXT_END);
+        link_reply(data, &scratch->saved, offsets.ip != FRAME_IP);
+        l4_reply(data + offsets.ip, &scratch->saved, offsets.v6, NEND, TEXT_END);
         STORE32(text, (u32)TEXT_END);
         *(u8 *)(text + 4) = TEXT_END >> 32;
     }

@@ -108,7 +108,8 @@ static __always_inline int write_hit(struct xdp_md *ctx, struct scratch *scratch
 
     if (text + NVALUE > end)
         return 0;
-    write_headers(data, scratch, offsets, NVALUE + nwire + NEND, sum);
+    link_reply(data, &scratch->saved, offsets.ip != FRAME_IP);
+    l4_reply(data + offsets.ip, &scratch->saved, offsets.v6, NVALUE + nwire + NEND, sum);
     STORE64(text - 2, TEXT_VALUE << 16);
     BOUND(at, 2047);
     tail = text + NVALUE + at;
@@ -160,7 +161,8 @@ static __always_inline int xdp_miss(struct xdp_md *ctx, struct scratch *scratch,
     text = data + offsets_text(offsets);
     if (text + NEND > end)
         return XDP_ABORTED;
-    write_headers(data, scratch, offsets, NEND, TEXT_END);
+    link_reply(data, &scratch->saved, offsets.ip != FRAME_IP);
+    l4_reply(data + offsets.ip, &scratch->saved, offsets.v6, NEND, TEXT_END);
     STORE32(text, (u32)TEXT_END);
     *(u8 *)(text + 4) = TEXT_END >> 32;
     scratch->counts.count[MC_COUNT_MISSES]++;
