@@ -12,6 +12,7 @@
 #include "bpf/chain/maps.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
+#include "bpf/packet/ext6.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 
 enum { EXTENSIONS_MAX = 6 };
@@ -87,30 +88,24 @@ static __always_inline enum chain_kind classify_extension(struct packet packet,
                                                           struct chain_scratch *scratch)
 {
     u8 head[8] __attribute__((aligned(8))), next = scratch->proto;
+    enum fragment fragment;
+    u32 n;
 
     if (packet_load(packet, scratch->l4, head, sizeof(head)))
         return KIND_NONE; /* the stack drops it */
-    scratch->proto = head[0];
-    switch (next) {
-    case IP6_HOPS:
-    case IP6_ROUTING:
-    case IP6_DESTINATION:
-    case IP6_MOBILITY:
-        scratch->l4 += 8 + head[1] * 8;
-        return KIND_UDP;
-    case IP6_AUTHENTICATION:
-        scratch->l4 += 8 + head[1] * 4;
-        return KIND_UDP;
-    case IP6_FRAGMENT:
-        scratch->l4 += 8;
-        if (scratch->proto == PROTOCOL_ICMP6)
-            return KIND_NONE;
-        if (!head[2] && !(head[3] & 0xf9))
-            return KIND_UDP; /* an atomic fragment (RFC 6946) is a whole packet */
-        return classify_fragment(packet, scratch, head[2] || head[3] & 0xf8, LOAD32(head + 4));
-    default:
+    n = extension_bytes(next, head);
+    if (!n)
         return KIND_NONE;
-    }
+    scratch->l4 += n;
+    scratch->proto = head[0];
+    if (next != IP6_FRAGMENT)
+        return KIND_UDP;
+    if (scratch->proto == PROTOCOL_ICMP6)
+        return KIND_NONE;
+    fragment = extension_fragment(head);
+    if (fragment == FRAGMENT_NONE)
+        return KIND_UDP;
+    return classify_fragment(packet, scratch, fragment == FRAGMENT_LATER, LOAD32(head + 4));
 }
 
 static __always_inline enum chain_kind classify_ip6(struct packet packet,

@@ -10,6 +10,7 @@
 
 #include "bpf/chain/gate.bpf.h"
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/ext6.bpf.h"
 #include "bpf/shared/chain.h"
 
 enum {
@@ -73,9 +74,6 @@ enum chain_kind {
     KIND_UNFOLLOWED, /* it may be TCP or UDP, behind headers that are not parsed */
 };
 
-/* Which fragment of a packet this is. */
-enum chain_fragment { FRAGMENT_NONE, FRAGMENT_FIRST, FRAGMENT_LATER };
-
 /* Per-CPU scratch of the chain: its counters, and what classify() finds in a packet's headers. */
 struct chain_scratch {
     struct chain_counts counts;
@@ -86,7 +84,7 @@ struct chain_scratch {
     u8 v6;
     u8 kind;       /* enum chain_kind */
     u8 missing;    /* of a get: why its first missing key is missing; 0: none is */
-    u8 fragment;   /* enum chain_fragment */
+    u8 fragment;   /* enum fragment (packet/ext6.bpf.h) */
     u64 packet_id; /* of a fragment: identifies its packet, a hash */
 };
 

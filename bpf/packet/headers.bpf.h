@@ -141,23 +141,6 @@ static __always_inline u8 ip_protocol(const void *ip, u64 v6)
     return LOAD8(ip + (v6 ? 6 : 9));
 }
 
-/* IPv6's extension headers, by the value of the next-header field before them. */
-enum {
-    IP6_HOPS = 0,
-    IP6_ROUTING = 43,
-    IP6_FRAGMENT = 44,
-    IP6_AUTHENTICATION = 51,
-    IP6_DESTINATION = 60,
-    IP6_MOBILITY = 135,
-};
-
-/* Whether a protocol of IPv6 is an extension header, behind which TCP may be. */
-static __always_inline int is_extension(u8 protocol)
-{
-    return protocol == IP6_HOPS || protocol == IP6_ROUTING || protocol == IP6_FRAGMENT ||
-           protocol == IP6_DESTINATION;
-}
-
 static __always_inline int protocol_has_ports(u8 protocol)
 {
     return protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP;

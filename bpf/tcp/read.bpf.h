@@ -6,9 +6,10 @@
 #ifndef MC_TCP_READ_BPF_H
 #define MC_TCP_READ_BPF_H
 
-#include "bpf/answer/text.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
+#include "bpf/answer/text.bpf.h"
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/ext6.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/sum.bpf.h"
 #include "bpf/packet/tcp.bpf.h"
@@ -110,11 +111,11 @@ __attribute__((noinline)) int skb_find_tcp(struct __sk_buff *skb, u32 link)
         if (bpf_skb_load_bytes(skb, link + at, next, sizeof(next)))
             return 0;
         if (protocol == IP6_FRAGMENT) {
-            if (next[2] || next[3] & 0xf8)
+            if (extension_fragment(next) == FRAGMENT_LATER)
                 return 0; /* a later one */
             fragment = IS_FRAGMENT;
         }
-        at += protocol == IP6_FRAGMENT ? 8 : (next[1] + 1) * 8;
+        at += extension_bytes(protocol, next);
         protocol = next[0];
     }
     if (protocol != PROTOCOL_TCP || at > EXTENSIONS_MOST)

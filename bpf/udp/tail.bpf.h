@@ -8,6 +8,7 @@
 #define MC_TAIL_BPF_H
 
 #include "bpf/packet/base.bpf.h"
+#include "bpf/packet/ext6.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 
 enum { TAIL_INGRESS, TAIL_EGRESS, TAILS };
