@@ -85,6 +85,13 @@ TCP_MUTANTS = (
      ("t/bpf/tcp_race",)),
     ("a_reply_unasked", (("bpf/tcp/egress.bpf.h", r"if \(unlikely\(says_again\)\)", "if (0)"),),
      ("t/bpf/tcp_resend",), DEAF),
+    ("the_clock_of_a_hit", (("bpf/answer/one.bpf.h", r"item_has_expired\(scratch, expiry\)",
+                             "second_reached(expiry)"),),
+     ("t/bpf/tcp_one",)),
+    ("overflow_bucket_of_a_hit", (("bpf/answer/one.bpf.h",
+                                   r"one->bucket = bucket_overflow\(next\);",
+                                   "return FOUND_MORE;"),),
+     ("t/bpf/tcp_one",)),
     ("boundary_before_send", (("memcached/net/conn.c", r"(publish\(conn, reply->nbytes)\);\s+"
                                r"(sending = send_some\(conn, reply, &nsent\);)",
                                r"\2 \1 - nsent);"),),
