@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * key: a get's only key, where XDP has it in the frame.
+ * key: a get's only key, where XDP has it in the frame; and whether a text begins with a key.
  */
 #ifndef MC_KEY_BPF_H
 #define MC_KEY_BPF_H
@@ -86,6 +86,38 @@ static __always_inline int text_has_key(const struct scratch *scratch, const cha
         BOUND(words, KEY_WORDS - 1);
         /* The word that ends with the key: it begins before the text at worst. */
         differ |= (LOAD64(text - 8 + at) >> (64 - 8 * rest)) ^ scratch->key[words];
+    }
+    return !differ;
+}
+
+/* The same of a text in an extent, wherever in it: each load is checked. */
+static __always_inline int extent_has_key(const struct scratch *scratch, const char *extent,
+                                          u64 offset)
+{
+    u64 nkey = scratch->nkey, differ = 0, from = offset, words, rest, last, i;
+
+    /* A caller may have compared it: then clang leaves the loop's bound out. */
+    OPAQUE(nkey);
+    words = nkey / 8;
+    rest = nkey % 8;
+    for (i = 0; i < KEY_WORDS; i++) {
+        if (i >= words)
+            break;
+        OPAQUE(from);
+        if (from > MC_EXTENT_BYTES - 8)
+            return 0;
+        differ |= LOAD64(extent + from) ^ scratch->key[i];
+        from += 8;
+    }
+    if (rest) {
+        /* The word that ends with the key: it begins in the header at worst. */
+        from = offset + nkey - 8;
+        OPAQUE(from);
+        if (from > MC_EXTENT_BYTES - 8)
+            return 0;
+        last = key_words(scratch);
+        BOUND(last, KEY_WORDS - 1);
+        differ |= (LOAD64(extent + from) >> (64 - 8 * rest)) ^ scratch->key[last];
     }
     return !differ;
 }

@@ -14,6 +14,7 @@
 #ifndef MC_LOOKUP_BPF_H
 #define MC_LOOKUP_BPF_H
 
+#include "bpf/answer/key.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/bytes.bpf.h"
@@ -166,37 +167,6 @@ static __always_inline enum verdict copy_bytes(struct scratch *scratch, u64 at, 
     return FOUND_HIT;
 }
 
-/* Whether the key of the item whose wire begins at `offset` is ours. */
-static __always_inline int same_key(const struct scratch *scratch, const char *extent, u64 offset)
-{
-    u64 nkey = scratch->nkey, differ = 0, from = offset, words, rest, last, i;
-
-    /* A caller may have compared it: then clang leaves the loop's bound out. */
-    OPAQUE(nkey);
-    words = nkey / 8;
-    rest = nkey % 8;
-    for (i = 0; i < KEY_WORDS; i++) {
-        if (i >= words)
-            break;
-        OPAQUE(from);
-        if (from > MC_EXTENT_BYTES - 8)
-            return 0;
-        differ |= LOAD64(extent + from) ^ scratch->key[i];
-        from += 8;
-    }
-    if (rest) {
-        /* The word that ends with the key: it begins in the header at worst. */
-        from = offset + nkey - 8;
-        OPAQUE(from);
-        if (from > MC_EXTENT_BYTES - 8)
-            return 0;
-        last = key_words(scratch);
-        BOUND(last, KEY_WORDS - 1);
-        differ |= (LOAD64(extent + from) >> (64 - 8 * rest)) ^ scratch->key[last];
-    }
-    return !differ;
-}
-
 /* An item in its extent. */
 struct item_place {
     const char *extent;
@@ -230,7 +200,7 @@ static __always_inline enum verdict item_match(const struct scratch *scratch, u3
         return FOUND_RETRY;
     meta = LOAD64(place->extent + place->offset + ITEM_META);
     if (META_NKEY(meta) != scratch->nkey ||
-        !same_key(scratch, place->extent, place->offset + MC_ITEM_HEADER))
+        !extent_has_key(scratch, place->extent, place->offset + MC_ITEM_HEADER))
         return FOUND_OTHER;
     return unlikely(scratch->needs & ~META_FLAGS(meta)) ? PASS_ITEM : FOUND_HIT;
 }
