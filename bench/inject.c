@@ -47,7 +47,7 @@ struct kind {
     const char *name, *help;
     int protocol;
     size_t ntext;
-    bool full; /* nobody reads the socket */
+    bool full; /* the socket is never read */
 };
 
 static const struct kind kinds[] = {

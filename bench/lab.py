@@ -384,7 +384,7 @@ class Lab:
         return json.loads(namespace.run([*words, *options, f"{pair.server_ip}:{port}"]))
 
     def start_live(self, pair, port, *options, path="direct"):
-        """The same, while other things go on: what it prints is read by whoever started it."""
+        """The same, while other things go on: the caller reads what it prints."""
         namespace, words = self.live_words(pair, port, path)
         return namespace.start([*words, *options, f"{pair.server_ip}:{port}"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -252,8 +252,8 @@ static struct load *load_generator(__u32 flags)
 }
 
 /*
- * Loads a generator that calls the server's program. The kernel wants caller and callee alike in
- * whether they take packets of several fragments, and does not tell, so both are tried.
+ * Loads a generator that calls the server's program. The kernel wants both caller and callee, or
+ * neither, to take packets of several fragments, and does not tell, so both are tried.
  */
 static struct load *load_caller(const char *interface)
 {

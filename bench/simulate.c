@@ -107,7 +107,8 @@ static void cache_init(struct cache *cache, const struct options *options)
         lru_use(&cache->lru, key);
     cache->nplaces = (uint32_t)options->places;
     cache->places = allocate(options->places);
-    memset(cache->places, 0xff, options->places * sizeof(*cache->places)); /* nobody's */
+    memset(cache->places, 0xff,
+           options->places * sizeof(*cache->places)); /* no place has an owner */
 }
 
 static void cache_fini(struct cache *cache)

@@ -268,8 +268,8 @@ static void limit_memory(struct server *server, struct cgroup *cgroup)
 }
 
 /*
- * A service manager starts the server at boot, when interfaces may still be missing. Whoever starts
- * it by hand wants to see at once that a name is wrong.
+ * A service manager starts the server at boot, when interfaces may still be missing. A user who
+ * starts it by hand wants to see at once that a name is wrong.
  */
 static void await_interfaces(struct server *server)
 {

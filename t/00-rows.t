@@ -66,7 +66,7 @@ def the_threat_model_is_true():
 
 @tap.case
 def no_test_is_forgotten():
-    """A file of protocols that is missing in the map holds clauses that nobody has compared."""
+    """A file of protocols that is missing in the map holds clauses that are not compared yet."""
     named = set(path for _, _, _, tests in rows() for path, _ in TEST.findall(tests))
     files = ["t/e2e/server/" + name
              for name in sorted(os.listdir(os.path.join(SRCDIR, "t", "e2e", "server")))]

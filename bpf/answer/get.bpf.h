@@ -117,8 +117,8 @@ __attribute__((noinline)) int get_round(struct scratch *scratch)
 }
 
 /*
- * Answers the request in scratch->request. STEP_END: the reply's text stands behind REPLY_TEXT
- * bytes of room for its headers; otherwise a reason to pass.
+ * Answers the request in scratch->request. STEP_END: the reply's text follows REPLY_TEXT bytes of
+ * room for its headers; otherwise a reason to pass.
  */
 static __always_inline enum verdict get_answer(struct scratch *scratch)
 {
@@ -128,7 +128,8 @@ static __always_inline enum verdict get_answer(struct scratch *scratch)
     return keys_rest(scratch, get_step(scratch), get_round);
 }
 
-/* The same where several ways lead here, which Linux 6.1 would follow through all of it one by one.
+/*
+ * The same where several ways lead here, which Linux 6.1 would follow through all of it one by one.
  */
 __attribute__((noinline)) int get_answer_any(struct scratch *scratch)
 {

@@ -245,7 +245,7 @@ static __always_inline enum verdict item_is_fit(u64 meta, u64 expiry, u64 *now)
     return FOUND_HIT;
 }
 
-/* The sum of an item's wire bytes, which stands behind them; 0: it is not there. */
+/* The sum of an item's wire bytes, which follows them; 0: the item has none. */
 static __always_inline u32 item_sum(u64 meta, const struct item_place *place, u64 nwire)
 {
     u64 at = place->offset + MC_ITEM_HEADER + nwire;
@@ -289,8 +289,7 @@ __attribute__((noinline)) int item_compare(struct scratch *scratch, u32 ref)
     return scratch ? item_match(scratch, ref, &place) : FOUND_RETRY;
 }
 
-/* --- the marks that the LRU reads ---------------------------------------------------------------
- */
+/* --- the marks that the LRU reads ------------------------------------------------------------- */
 
 /* Both marks of a slot, as they lie in the bucket; the low one is that of a first read. */
 static __always_inline u16 marks_of(u64 slot)
@@ -365,8 +364,7 @@ static __always_inline void reply_read(struct scratch *scratch)
         marks_set(scratch);
 }
 
-/* --- the search --------------------------------------------------------------------------------
- */
+/* --- the search ------------------------------------------------------------------------------- */
 
 /* Looks for the key in one bucket; *slot: where it is. */
 static __always_inline enum verdict bucket_search(struct scratch *scratch,

@@ -570,7 +570,7 @@ static int replace(const struct share_link *share, const struct asked *all)
                : 0;
 }
 
-/* Hands the new program to the others: its array is emptied when nobody holds it. */
+/* Hands the new program to the others: its array is emptied when its last holder lets it go. */
 static void tell_all(struct loader *loader, const struct share_link *share, const struct asked *all)
 {
     const int out[] = {bpf_program__fd(share->skel->progs.mc_share),

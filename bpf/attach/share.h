@@ -23,11 +23,11 @@
 
 struct share_link;
 
-/* After XDP was attached: others may share it from now on. Does nothing if nobody can ask. */
+/* After XDP was attached: others may share it from now on. Does nothing without a socket. */
 void share_begin(struct loader *loader, struct loader_link *link);
 /*
- * Shares the XDP link that others have. 0, or -errno: EBUSY: there is nobody to share it with in
- * this mode; EADDRINUSE: one of them has a port of this server; EAGAIN: it is changing.
+ * Shares the XDP link that others have. 0, or -errno: EBUSY: no server shares it in this mode ;
+ * EADDRINUSE: one of them has a port of this server; EAGAIN: it is changing.
  */
 int share_join(struct loader *loader, struct loader_link *link, bool generic);
 /* Of a link that others may share: whether it still has a program of theirs or of this server. */

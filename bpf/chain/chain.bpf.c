@@ -65,7 +65,8 @@ struct {
 
 /* --- XDP ------------------------------------------------------------------------- */
 
-/* What rx_filter does with a packet. RX_LOOK: it is no plain get, and classify_ingress looks at it.
+/*
+ * What rx_filter does with a packet. RX_LOOK: it is no plain get, and classify_ingress looks at it.
  */
 enum rx { RX_PASS, RX_GET, RX_LOOK };
 
@@ -189,7 +190,7 @@ int hash_keys(struct xdp_md *ctx)
     return XDP_PASS;
 }
 
-/* How long the frame of the reply is to be. */
+/* The length of the reply's frame. */
 static __always_inline u64 reply_frame_size(const struct scratch *scratch)
 {
     return frame_size(reply_size(scratch), scratch->nframe);

@@ -7,8 +7,8 @@
  * segments append to it, leaving segments take off it.
  *
  * An LRU map reuses an entry's memory when it needs room, even while a program is writing to it. So
- * an entry records its owner, and a program that finds another owner after it has written makes the
- * entry nobody's.
+ * an entry records its owner, and a program that finds another owner after it has written clears
+ * the entry's owner.
  *
  * Untracked connections are half-open ones, those that began before the chain, and those whose
  * state was lost. They have a map of their own, so that a flood of SYNs evicts no tracked
@@ -231,8 +231,8 @@ static __always_inline int conn_enter(struct chain_conn *conn, u32 *busy, u64 ow
 }
 
 /*
- * Releases the lock. 0: the map has given the memory to another connection meanwhile, which then is
- * made nobody's. (The map writes a new owner's value from its first word on.)
+ * Releases the lock. 0: the map has given the memory to another connection meanwhile, whose owner
+ * it then clears. (The map writes a new owner's value from its first word on.)
  */
 static __always_inline int conn_leave(struct chain_conn *conn, u32 *busy, u64 owner)
 {

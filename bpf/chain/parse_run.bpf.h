@@ -191,7 +191,7 @@ static __always_inline void run_write(struct parse_run *run, u32 index)
 /*
  * flush_all with a delay: no reply is kept until it is over. A delay above 30 days is a date in
  * UTC. The only clock of that kind that a program may read is TAI, 37 seconds ahead of UTC, or
- * equal to it if nobody has set the offset: then the gate is closed for longer than needed.
+ * equal to it while the offset is unset: then the gate is closed for longer than needed.
  */
 static __always_inline void run_flush(struct parse_run *run)
 {

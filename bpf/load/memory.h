@@ -2,10 +2,10 @@
 /*
  * memory: the maps that are the memory of the server, and putting them into `heap` and `table`.
  *
- * Whoever puts a map into a map waits for a grace period of RCU, 10 to 20 milliseconds while the
- * verifier has the CPUs. Until the programs are loaded nobody needs the maps there, so until then
- * threads do it. `heap` is made of the first extent's map and not, as libbpf would, of one that is
- * made for that and thrown away: the kernel clears the 8 MiB of each.
+ * A thread that puts a map into a map waits for a grace period of RCU, 10 to 20 milliseconds while
+ * the verifier has the CPUs. Until the programs are loaded no program needs the maps there, so
+ * until then threads do it. `heap` is made of the first extent's map and not, as libbpf would, of
+ * one that is made for that and thrown away: the kernel clears the 8 MiB of each.
  */
 #ifndef BPF_MEMORY_H
 #define BPF_MEMORY_H

@@ -112,9 +112,12 @@ struct mc_control control SEC(".data.control") = {};
 const volatile __u32 weakly_ordered = 0;
 /* Nanoseconds of a tick of the kernel's clock: set by the loader before they are loaded. */
 const volatile __u64 tick_ns = 0;
-/* How far the server's CLOCK_MONOTONIC is before the kernel's, in its time namespace: set alike. */
+/*
+ * How far the server's CLOCK_MONOTONIC is before the kernel's, in its time namespace: set before
+ * they are loaded.
+ */
 const volatile __s64 clock_ahead = 0;
-/* A TC program stands behind this one: set by the loader when both are attached. */
+/* A TC program follows this one: set by the loader when both are attached. */
 __u32 tc_follows = 0;
 /* No XDP program stands before TC, which then answers what it can itself. */
 __u32 tc_alone = 0;
@@ -193,9 +196,8 @@ static __always_inline int second_reached(u32 second)
 
 /*
  * Loads before this come before loads after it. x86 needs no more than a compiler's barrier;
- * elsewhere an atomic operation with a result is a full barrier in every JIT. One whose result
- * nobody uses is not: clang leaves BPF_FETCH out then, and arm64 has STADD for it, which orders
- * nothing.
+ * elsewhere an atomic operation with a result is a full barrier in every JIT. An unused result is
+ * no barrier: clang leaves BPF_FETCH out then, and arm64 has STADD for it, which orders nothing.
  */
 static __always_inline void read_barrier(void)
 {

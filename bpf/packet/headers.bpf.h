@@ -175,8 +175,8 @@ static __always_inline int ip_is_our_tcp(const void *ip, const void *end, u64 v6
 }
 
 /*
- * Whether TC sees a packet of IP from behind its Ethernet header: generic XDP, of whomever, has
- * copied the frame (skb.bpf.h). 14 bytes are there.
+ * Whether TC sees a packet of IP from behind its Ethernet header: generic XDP, a program of any
+ * owner, has copied the frame (skb.bpf.h). 14 bytes are there.
  */
 static __always_inline int link_is_hidden(const void *data, u16 protocol)
 {

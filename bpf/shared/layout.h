@@ -12,9 +12,9 @@
  *
  * Table. Linear hashing (Litwin, VLDB 1980) over buckets of 64 bytes: bucket i holds the items with
  * (hash & bucket.mask) == i. A split moves some items of bucket i to the new bucket (hash & (2 *
- * mask + 1)) and widens both masks, so whoever comes to a bucket by an older bucket count sees from
- * the mask where to go on. Full buckets are followed by overflow buckets, numbered in their own
- * space, under the sequence counter of the bucket that heads the chain.
+ * mask + 1)) and widens both masks, so a reader that comes to a bucket by an older bucket count
+ * sees from the mask where to go on. Full buckets are followed by overflow buckets, numbered in
+ * their own space, under the sequence counter of the bucket that heads the chain.
  *
  * Consistency. A writer holds the stripe of the bucket, makes seq odd before it changes the bucket,
  * its overflow buckets or what the kernel reads of an item that is reachable from it, and even
@@ -43,7 +43,7 @@ enum {
     MC_TABLE_BUCKETS = 1 << 14, /* buckets in one table extent */
     MC_TABLE_BYTES = MC_TABLE_BUCKETS * 64,
     MC_MAX_EXTENTS = 1 << 15,       /* heap: 256 GiB */
-    MC_MAX_TABLE_EXTENTS = 1 << 15, /* table extents, main and overflow alike */
+    MC_MAX_TABLE_EXTENTS = 1 << 15, /* table extents, main and overflow */
     MC_OVERFLOW_TABLE = 1 << 14,    /* the first table extent of overflow buckets */
     MC_SLOTS = 8,                   /* items in one bucket */
     MC_KEY_MAX = 250,
@@ -70,7 +70,7 @@ enum {
     MC_ITEM_BINKEY = 1 << 9,  /* meta: the key arrived base64-coded */
     MC_ITEM_SIZED = 1 << 10,  /* counted by size */
     MC_ITEM_COPY = 1 << 11,   /* not reachable: what was read from flash, for a reply */
-    MC_ITEM_SUMMED = 1 << 12, /* the sum of its wire bytes stands behind them */
+    MC_ITEM_SUMMED = 1 << 12, /* the sum of its wire bytes follows them */
     MC_ITEM_READ = 1 << 13,   /* read since it was stored or its value went to flash */
     MC_ITEM_PASS = MC_ITEM_CHUNKED | MC_ITEM_CHUNK | MC_ITEM_EXTERN | MC_ITEM_STALE | MC_ITEM_WON |
                    MC_ITEM_BINKEY,
@@ -150,8 +150,8 @@ struct mc_bucket {
 
 /*
  * What is ours of all that comes by: a frame is answered only if it went to one of these MAC
- * addresses, with one of these tags or none, and to one of these addresses. Whoever writes it
- * leaves out the addresses of links (fe80::/10), which are another machine's on another link.
+ * addresses, with one of these tags or none, and to one of these addresses. The server leaves out
+ * the addresses of links (fe80::/10), which are another machine's on another link.
  *
  * A MAC address is kept as the low 48 bits of a little-endian load; frames of lo have none and need
  * none. A VLAN is the outer tag's id and, of two tags, the inner one's << 16, each with MC_VLAN_AD
@@ -180,7 +180,7 @@ enum { MC_VLAN_AD = 0x1000 };
 #define MC_LEASE_DEAD 0x40000000u /* FUTEX_OWNER_DIED */
 enum { MC_LEASE_SHIFT = 27 };
 
-/* Until end_ns or a moment longer; holder: a thread's id, 0: nobody. */
+/* Until end_ns or a moment longer; holder: a thread's id, 0: none. */
 static inline __u64 mc_lease(__u64 end_ns, __u32 holder)
 {
     __u64 end = (end_ns >> MC_LEASE_SHIFT) + 1;

@@ -9,11 +9,11 @@
  * has consumed all that came before it, and the client has received all that the server sent.
  *
  * Order. The server stores `boundary` when the effects of the commands before it can be seen by all
- * threads, and before the system call that sends their last reply: nobody can acknowledge what was
- * not sent, so a boundary that the client's acknowledgement confirms is never too early. While the
- * server executes a command, has input that it has not consumed, or output that it has not handed
- * to the socket, the published boundary is an older one, which no acknowledgement matches, or
- * MC_TCP_NONE.
+ * threads, and before the system call that sends their last reply: no client can acknowledge bytes
+ * before they are sent, so a boundary that the client's acknowledgement confirms is never too
+ * early. While the server executes a command, has input that it has not consumed, or output that it
+ * has not handed to the socket, the published boundary is an older one, which no acknowledgement
+ * matches, or MC_TCP_NONE.
  */
 #ifndef MC_TCP_H
 #define MC_TCP_H
@@ -89,8 +89,8 @@ enum { MC_TCP_SEEDS = 5 };
 
 /*
  * The key of a flow's entry. The kernel's map takes much longer to hash and to compare all of a
- * flow. Of two flows with one key, which nobody can choose who does not know the seeds, the second
- * gets no entry: whoever finds an entry compares the flow.
+ * flow. Of two flows with one key, which an attacker can choose only with the seeds, the second
+ * gets no entry: a program that finds an entry compares the flow.
  */
 static inline __u64 mc_tcp_key(const struct mc_tcp_flow *flow, const volatile __u64 *seeds)
 {
@@ -109,18 +109,19 @@ static inline int mc_tcp_is_flow(const struct mc_tcp_flow *a, const struct mc_tc
 enum {
     MC_TCP_FOLLOWED = 1 << 0, /* in_end is known: see conn_leaving in bpf/tcp/egress.bpf.h */
     MC_TCP_CLOSING = 1 << 1,  /* a FIN, a RST or a fragment has passed: no more is answered */
-    MC_TCP_MSS_OLD = 1 << 2,  /* the socket is to be asked for `mss` with its next data */
+    MC_TCP_MSS_OLD = 1 << 2,  /* egress asks the socket for `mss` with its next data */
 };
 
 /*
- * An entry's lock. It is FREE only from when all of the entry is there to when it is removed:
- * whoever makes an entry puts it into the table TAKEN, whoever removes it has made it VOID, and so
- * the memory stays until it is another entry. One that waits is VOID from first to last.
+ * An entry's lock. It is FREE only from when all of the entry is there to when it is removed: the
+ * program that makes an entry puts it into the table TAKEN, the one that removes it has made it
+ * VOID, and so the memory stays until it is another entry. One that waits is VOID from first to
+ * last.
  */
 enum {
     MC_TCP_FREE,
     MC_TCP_TAKEN, /* a CPU has it */
-    MC_TCP_VOID,  /* nobody gets it */
+    MC_TCP_VOID,  /* no CPU gets it */
 };
 
 /*

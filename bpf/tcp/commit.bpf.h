@@ -233,9 +233,9 @@ static __always_inline u32 conn_tsecr(const struct mc_tcp_conn *conn,
 }
 
 /*
- * Under the lock. The outstanding reply is to be sent once more. After a few times it is in pieces:
- * the path may have become too narrow for all of it. Such replies the server is to send from now
- * on, whose socket learns of the path.
+ * Under the lock. Prepares to send the outstanding reply once more. After a few times it is in
+ * pieces: the path may have become too narrow for all of it. Such replies the server is to send
+ * from now on, whose socket learns of the path.
  */
 static __always_inline void conn_resend(struct mc_tcp_conn *conn, struct segment_scratch *tcp,
                                         struct tcp_words *words, u32 tsecr)

@@ -40,7 +40,7 @@
  *
  * From when the server has accepted a connection until its first reply leaves, an entry waits: its
  * flow is the cookie of the socket, which no other socket ever has, and zeros; it has nothing but
- * that, slot and generation. Nobody writes to it, so it has no lock that anybody could take.
+ * that, slot and generation. No program writes to it, so its lock is never free.
  */
 #ifndef MC_TCP_CONN_BPF_H
 #define MC_TCP_CONN_BPF_H
@@ -224,9 +224,9 @@ static __always_inline int conn_lock(struct mc_tcp_conn *conn, const struct mc_t
 }
 
 /*
- * Removes a flow's entry, which is VOID, and stays so: who waits for its lock gives up, and nobody
- * takes it before the memory is another entry that is whole (doc/coherence.md). 0: it stays, since
- * this program has interrupted Linux in another change of the table.
+ * Removes a flow's entry, which is VOID, and stays so: a program that waits for its lock gives up,
+ * and none takes it before the memory is another entry that is whole (doc/coherence.md). 0: it
+ * stays, since this program has interrupted Linux in another change of the table.
  */
 static __always_inline int conn_remove(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow)
 {

@@ -25,7 +25,7 @@
 
 /*
  * Sends a kept reply once more, in the place of a segment with these headers; to where the server's
- * segments go, whoever has sent this one.
+ * segments go, wherever this one came from.
  */
 __attribute__((noinline)) int tcp_tc_resend(struct __sk_buff *skb)
 {
@@ -195,7 +195,8 @@ static __always_inline enum verdict tcp_leave(struct segment_scratch *tcp, enum 
     return why;
 }
 
-/* The same of a request; XDP has counted nothing if the socket is to learn what that acknowledges.
+/*
+ * The same of a request; XDP has counted nothing if the socket is to learn what that acknowledges.
  */
 static __always_inline enum verdict
 tcp_leave_request(struct segment_scratch *tcp, const struct mc_tcp_conn *conn, enum verdict why)
@@ -246,7 +247,7 @@ static __always_inline enum verdict tcp_tc_answer(struct __sk_buff *skb, struct 
 /*
  * Whether a segment has data for a server that is dead. Linux resets the connection only when it
  * has unmapped the server's memory, seconds later if there is much of it; the socket until then
- * takes data that nobody reads.
+ * takes data that no thread reads.
  */
 static __always_inline int tcp_is_too_late(const struct tcp_segment *segment)
 {

@@ -89,8 +89,8 @@ static __always_inline int tcp_tc_make(struct __sk_buff *skb, struct scratch *sc
 
 /*
  * Makes a packet whose headers were kept, with timestamps and no other option, a bare
- * acknowledgement with these numbers, translated otherwise. Not 0: a helper failed, and the packet
- * is to be dropped.
+ * acknowledgement with these numbers, translated otherwise. Not 0: a helper failed, and the caller
+ * drops the packet.
  */
 static __always_inline int skb_make_bare(struct __sk_buff *skb, struct scratch *scratch, u32 seq,
                                          u32 ack, u32 last, const int comes)

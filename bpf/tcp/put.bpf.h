@@ -29,8 +29,8 @@ static __always_inline int is_sealed(u16 urgent, u32 flags)
 /*
  * TC hands a segment to the socket, and notes that beside the packet, where the stack keeps what a
  * classifier finds for others: the socket's filter looks for it. A packet that arrives has 0 there.
- * One with URG, which is not sealed, is not noted either: whoever forges urgent data, and knows the
- * numbers, could put bytes into the stream.
+ * One with URG, which is not sealed, is not noted either: an attacker who forges urgent data, and
+ * knows the numbers, could put bytes into the stream.
  */
 static __always_inline int skb_hand(struct __sk_buff *skb, const struct tcp_segment *segment)
 {
@@ -125,7 +125,7 @@ static __always_inline int skb_put_in(struct __sk_buff *skb, u32 l4, u32 seq, u3
  * Translates a socket's segment in a copy of its header, which is stored at once. Before a program
  * that stores by itself Linux makes each packet writable that has a clone, as all have that the
  * socket may send again: that takes a quarter of what a segment needs that is not translated. What
- * a socket sends has its headers in place, and its own, even where its data is not.
+ * a socket sends has its headers in place, and its own, even where its data is elsewhere.
  */
 static __always_inline int skb_put_out(struct __sk_buff *skb, u32 l4, u32 seq, u32 ack,
                                        const struct segment_scratch *tcp)

@@ -4,8 +4,8 @@
  * sd_notify(3): datagrams of lines to the unix socket that NOTIFY_SOCKET names.
  *
  * The socket is connected at the start: later there may be another user, and a filter of system
- * calls. Called by the main thread, of memcached and of bmc. NULL is legal for all functions:
- * nobody asked.
+ * calls. Called by the main thread, of memcached and of bmc. NULL is legal for all functions: no
+ * service manager asked.
  */
 #ifndef BASE_NOTIFY_H
 #define BASE_NOTIFY_H

@@ -35,7 +35,7 @@ bool stream_write(struct stream *stream, struct slice bytes);
 bool stream_put(struct stream *stream, struct slice bytes);
 void stream_wake(struct stream *stream);
 bool stream_has_room(const struct stream *stream, size_t nbytes);
-/* Whether the consumer has detached: nobody reads on. */
+/* Whether the consumer has detached, and reads no more. */
 bool stream_is_detached(const struct stream *stream);
 /*
  * Waits until there is room for `nbytes` (at most the ring's size), the consumer detaches or the
@@ -55,7 +55,7 @@ enum stream_state {
     STREAM_BYTES,  /* there is something to consume */
     STREAM_EMPTY,  /* nothing yet: the fd becomes readable when that changes */
     STREAM_ENDED,  /* the producer has ended, and everything is consumed */
-    STREAM_CLOSED, /* the same, and the connection is to be closed */
+    STREAM_CLOSED, /* the same, and the caller closes the connection */
 };
 
 /*
@@ -65,7 +65,7 @@ enum stream_state {
 int stream_fd(const struct stream *stream);
 void stream_clear_wakeup(struct stream *stream);
 enum stream_state stream_poll(struct stream *stream);
-/* Whether the producer has ended and the connection is to be closed, before STREAM_CLOSED too. */
+/* Whether the producer has ended and wants the connection closed; true before STREAM_CLOSED too. */
 bool stream_is_cut(const struct stream *stream);
 /* The bytes to consume, in at most two pieces; returns how many pieces. */
 size_t stream_iov(const struct stream *stream, struct iovec iov[2]);

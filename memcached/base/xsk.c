@@ -11,7 +11,7 @@
 
 enum {
     BUSY_MS = 2000, /* for a queue whose socket was closed, until all its frames are free */
-    TRY_MS = 100,   /* for a driver to come to what is to be sent */
+    TRY_MS = 100,   /* for a driver to come to what it has to send */
     SOCKET_BUFFER = 8 << 20,
 };
 

@@ -27,7 +27,7 @@ struct auth_entry {
     uint16_t len, nuser;
 };
 
-/* False: too long. An entry with an empty user or password matches nobody. */
+/* False: too long. An entry with an empty user or password matches no login. */
 bool auth_entry_make(struct auth_entry *entry, struct slice user, struct slice password);
 /* A line of a file. False: too long, or no colon in it. */
 bool auth_entry_parse(struct auth_entry *entry, struct slice line);
@@ -47,7 +47,7 @@ void auth_forget(void *bytes, size_t len);
 
 /* The lines of an authfile. */
 struct auth_table {
-    struct auth_entry entries[AUTH_ENTRIES]; /* those behind n are zero and match nobody */
+    struct auth_entry entries[AUTH_ENTRIES]; /* those behind n are zero and match no login */
     unsigned int n;
     bool more; /* there were more lines */
 };

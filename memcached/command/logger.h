@@ -6,7 +6,7 @@
  * A thread that emits never blocks: without room in its ring the event is dropped and counted. The
  * logger's thread never blocks on a watcher either: without room in the watcher's stream it skips
  * the line, and when there is room again it writes a line with the number skipped. It sleeps while
- * nobody watches.
+ * there is no watcher.
  *
  * Each line has a sequence number, and lines come in its order; the next line is the oldest event
  * of all rings.

@@ -422,7 +422,7 @@ static int add_rings(struct kcache *kcache, char *error, size_t nerror)
     return 0;
 }
 
-/* Logs what is answered on each interface, and by what. */
+/* Logs which requests the kernel answers on each interface, and by which program. */
 static void log_answered(const struct kcache *kcache, const struct kcache_served *served)
 {
     char udp[64] = "";

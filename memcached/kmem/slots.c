@@ -52,7 +52,7 @@ struct mc_tcp_slot *slots_get(struct slots *slots, struct mc_tcp_tag *tag)
 void slots_put(struct slots *slots, struct mc_tcp_slot *slot)
 {
     __atomic_store_n(&slot->boundary, MC_TCP_NONE, __ATOMIC_RELAXED);
-    /* Release: whoever sees the next connection's first boundary sees its generation. */
+    /* Release: a program that sees the next connection's first boundary sees its generation. */
     __atomic_store_n(&slot->generation, slot->generation + 1, __ATOMIC_RELEASE);
     pthread_mutex_lock(&slots->lock);
     slots->free[(slots->first + slots->nfree) % slots->n] = (uint32_t)(slot - slots->memory);

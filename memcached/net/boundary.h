@@ -21,7 +21,7 @@ struct boundary {
 };
 
 /*
- * How often slots are to be looked at. A connection whose segments take a way without the programs
+ * How often the server looks at slots. A connection whose segments take a way without the programs
  * is reset at the first look after half a second of that (kmem/tcp.c): within one second.
  */
 enum { BOUNDARY_LOOK_MS = 250, BOUNDARY_LOOKS = 1000 / BOUNDARY_LOOK_MS };
@@ -37,8 +37,8 @@ void boundary_abandon(struct boundary *boundary, struct boundaries *boundaries, 
 
 /*
  * To be called when all that was read is executed, before the last `unsent` bytes of the replies
- * are given to the socket. Release: whoever sees the boundary sees what was executed. binary: the
- * connection speaks that protocol.
+ * are given to the socket. Release: a program that sees the boundary sees the effects of the
+ * commands before it. binary: the connection speaks that protocol.
  */
 static inline void boundary_publish(struct boundary *boundary, size_t unsent, bool binary)
 {
@@ -80,9 +80,9 @@ static inline bool boundary_is_used(const struct boundary *boundary)
 }
 
 /*
- * To be called BOUNDARY_LOOKS times a second, after boundary_answered said no. Whether the kernel's
- * last reply is to be sent once more (socket_probe): the client has not acknowledged it for 1, 2,
- * 4, ... seconds. The client asks for it by itself if it misses it; but
+ * To be called BOUNDARY_LOOKS times a second, after boundary_answered said no. Whether to send the
+ * kernel's last reply once more (socket_probe): the client has not acknowledged it for 1, 2, 4, ...
+ * seconds. The client asks for it by itself if it misses it; but
  *
  * - as long as what it asks is lost, or the copy that it gets, nothing else would reach it, where a
  *   socket sends again what is not acknowledged;

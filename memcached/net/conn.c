@@ -327,7 +327,7 @@ static ssize_t send_once(const struct conn *conn, const struct reply *reply, siz
                      reply_iov(reply, skip, SIZE_MAX, iov, REPLY_IOVS));
 }
 
-/* Counts the bytes of a send; *n becomes the bytes sent, 0 if the send is to be repeated. */
+/* Counts the bytes of a send; *n becomes the bytes sent, 0 if the caller repeats the send. */
 static enum sending settle_send(struct conn *conn, ssize_t *n)
 {
     if (*n >= 0) {

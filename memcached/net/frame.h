@@ -35,7 +35,7 @@ bool frame_is_to(const struct frame *frame, const struct socket_name *name);
 
 /* Bytes of headers before the payload of a reply. */
 size_t frame_headers(const struct frame *request);
-/* Writes these at `out`, of the reply whose n bytes of payload stand behind them. */
+/* Writes these at `out`, of the reply whose n bytes of payload follow them. */
 void frame_reply(char *out, const struct frame *request, size_t n);
 
 #endif

@@ -290,7 +290,7 @@ static void write_port(FILE *file, const char *protocol, int fd)
     }
 }
 
-/* Writes a temporary file and renames it, so that whoever waits for the file finds it complete. */
+/* Writes a temporary file and renames it: a process that waits for the file finds it complete. */
 static void write_ports(const struct listening *listening, const char *path)
 {
     char *draft;

@@ -42,7 +42,7 @@ struct listening {
 /* False: `error` says what failed, and nothing is open. */
 bool listening_open(struct listening *listening, const struct net_config *config, char *error,
                     size_t nerror);
-/* Closes the sockets that nobody has taken over (who takes them lowers nstreams and nudp). */
+/* Closes the sockets that are left: a thread that takes some over lowers nstreams or nudp. */
 void listening_close(struct listening *listening);
 
 #endif

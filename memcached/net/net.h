@@ -101,7 +101,7 @@ struct net_duties {
 int net_run(struct net *net, const struct net_duties *duties);
 /* From any thread. */
 void net_stop(struct net *net);
-/* Whether the peer of a connection is this machine, by an address that nobody else can use. */
+/* Whether the peer of a connection is this machine, by an address that no other machine can use. */
 bool net_is_local(int fd);
 /* Joins the workers and closes everything. NULL is legal. */
 void net_free(struct net *net);

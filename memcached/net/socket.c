@@ -193,7 +193,7 @@ void socket_text(char *out, size_t size, int fd, bool peer)
     inet_text(out, size, &name.address, type == SOCK_DGRAM ? "udp" : "tcp");
 }
 
-/* Nobody else can use such a source: Linux drops it from outside. */
+/* No other machine can use such a source: Linux drops it from outside. */
 static bool is_own_source(const struct sockaddr_storage *own, const struct sockaddr_storage *peer)
 {
     const struct sockaddr_in6 *own6 = (const struct sockaddr_in6 *)own;

@@ -96,7 +96,7 @@ struct turn udp_begin_turn(const struct worker *worker, unsigned int rounds);
  * answer ARP), and the worker's connections wait as well.
  */
 void udp_send_batch(struct udp *udp, struct turn *turn);
-/* Makes a task of a datagram. False: the datagram is to be dropped. */
+/* Makes a task of a datagram. False: the caller drops the datagram. */
 bool udp_begin_task(struct udp *udp, struct slice rest, const struct datagrams_way *way,
                     struct task *task);
 /* Goes on with a task. False: others are served before its rest. */

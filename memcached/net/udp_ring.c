@@ -19,7 +19,7 @@ static struct udp *socket_of(const struct worker *worker, const struct frame *fr
     return udp;
 }
 
-/* Starts the task of a frame. False: the frame is to be dropped, as the stack would drop it. */
+/* Starts the task of a frame. False: the caller drops the frame, as the stack would. */
 static bool begin_frame(struct ring *ring, struct slice bytes, const struct turn *turn)
 {
     struct datagrams_way way = {.peer = &ring->peer};

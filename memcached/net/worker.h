@@ -81,7 +81,7 @@ void worker_judge(struct worker *worker);
  * them hardly sleeps, and so keeps the CPU from another worker on it until the scheduler's tick, 4
  * ms later: such a busy worker calls sched_yield every TURNS_BEFORE_YIELD turns. One that sleeps
  * every few turns gives the CPU away by that. It must not yield too: the scheduler would take the
- * rest of its slice, and when its next client comes let it wait for whoever else computes. More
+ * rest of its slice, and when its next client comes let it wait for other computing threads. More
  * clients have come by then, so that it has more turns between its sleeps: if it counted as busy
  * from two on it would stay so, far below what it can serve.
  */
@@ -97,7 +97,7 @@ enum { POLL_NS = 3 * TURN_NS };
 
 /*
  * Whether it is time to poll: after so many reactivations, or POLL_NS after one that was due to
- * time. now_ns: 0 where it is not.
+ * time. now_ns: 0 outside that window.
  */
 static inline bool worker_polls(struct worker *worker, uint64_t now_ns)
 {

@@ -188,7 +188,7 @@ static inline bool proto_meta_has(const struct request *request, char flag)
 struct udp_frame {
     uint16_t id, sequence, count, reserved;
 };
-/* False: the datagram is to be dropped (8 bytes or less, count not 1). */
+/* False: the caller drops the datagram (8 bytes or less, or a count other than 1). */
 bool proto_parse_frame(struct slice datagram, struct udp_frame *frame);
 /*
  * Whether a datagram's payload behind its frame is a reply of a memcached server. Such a datagram

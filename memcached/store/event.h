@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * event: reports what the store does to the watchers (struct store_events). While nobody watches it
+ * event: reports what the store does to the watchers (struct store_events). Without a watcher it
  * costs one load and one branch.
  */
 #ifndef STORE_EVENT_H
@@ -13,7 +13,7 @@ static inline bool event_wanted(const struct store *store, enum store_event_kind
     return __builtin_expect(__atomic_load_n(store->events.wanted, __ATOMIC_RELAXED) & kind, 0);
 }
 
-/* Nobody watches. */
+/* Starts without watchers. */
 void event_init(struct store *store);
 /*
  * STORE_EVENT_ITEM: the item leaves, by `type`. `bucket` is flash's, -1: none. Its key may be read:

@@ -167,7 +167,7 @@ void flush_later(struct store *store, rel_time at, rel_time now)
         flush_now(store, now);
         return;
     }
-    /* One that is due has taken effect for whoever looks, and must not be replaced. */
+    /* One that is due has taken effect for every reader, and must stay. */
     flush_apply(store, now);
     lock_take(&store->flush.lock, LOCK_FLUSH);
     __atomic_store_n(&store->control->flush_at, at, __ATOMIC_SEQ_CST);

@@ -40,7 +40,7 @@ int heap_init(struct heap *heap, struct provider *provider, unsigned int ref_shi
 void heap_fini(struct heap *heap);
 /* Maps the extents below `nextents` that are not yet. 0 or -errno. */
 int heap_grow(struct heap *heap, uint32_t nextents);
-/* The provider may take back the memory of a slab page that nobody uses. */
+/* The provider may take back the memory of an unused slab page. */
 void heap_release(struct heap *heap, uint32_t page);
 
 static inline void *heap_at(const struct heap *heap, uint32_t ref)

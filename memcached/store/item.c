@@ -285,7 +285,7 @@ unsigned int item_sum(const struct store *store, struct mc_item *item)
 
 void item_put(struct store *store, struct mc_item *item)
 {
-    /* Release our reads of the item to whoever frees it, who acquires them. */
+    /* Release our reads of the item to the thread that frees it, which acquires them. */
     if (__atomic_sub_fetch(&item->refcount, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     if (__builtin_expect(item->flags & (MC_ITEM_EXTERN | MC_ITEM_COPY), 0)) {

@@ -113,14 +113,14 @@ void item_put(struct store *store, struct mc_item *item);
 void item_free(struct store *store, struct mc_item *item);
 
 /*
- * Sums the wire bytes of an item that nobody has changed since it was filled, where it has room for
- * the sum: MC_ITEM_SUMMED, else 0.
+ * Sums the wire bytes of an item that is unchanged since it was filled, where it has room for the
+ * sum: MC_ITEM_SUMMED, else 0.
  */
 unsigned int item_sum(const struct store *store, struct mc_item *item);
 
 /*
  * Flags of items that have more than their own chunk (parts, or an object on flash): the mover
- * moves them only while nobody else holds them.
+ * moves them only while they have no other holder.
  */
 enum { ITEM_COMPOUND = MC_ITEM_CHUNKED | MC_ITEM_EXTERN };
 /*
@@ -128,7 +128,7 @@ enum { ITEM_COMPOUND = MC_ITEM_CHUNKED | MC_ITEM_EXTERN };
  * puts it into table and lists. Under the stripe.
  */
 void item_move(struct store *store, struct mc_item *copy, const struct mc_item *item);
-/* Moves a part of an item that nobody else holds to the chunk `to`. Under the stripe. */
+/* Moves a part of an item without other holders to the chunk `to`. Under the stripe. */
 void item_move_part(struct store *store, struct mc_item *item, uint32_t number, uint32_t to);
 
 /* As item_at and item_nvalue of store_items.h. */

@@ -13,10 +13,10 @@
  *
  * Who may have the old chunk. Holders of a small item go on with it: it is out of the table, as if
  * it had been overwritten, and its page waits until the last one lets go. Parts and the references
- * to them are changed in place, so that an item with parts is only moved while nobody holds it;
- * later readers need the stripe. One that is held for too many rounds is deleted, and the page
- * waits for its holders. A value that a client is still sending is in no table: the page waits a
- * while and then is left to its class.
+ * to them are changed in place, so that the mover moves an item with parts only while it has no
+ * holder; later readers need the stripe. One that is held for too many rounds is deleted, and the
+ * page waits for its holders. A value that a client is still sending is in no table: the page waits
+ * a while and then is left to its class.
  *
  * Why a kernel program is never misled. It takes references only from buckets. The new reference
  * comes into the bucket by table_replace, between an odd and an even sequence counter, after the
@@ -53,7 +53,8 @@ struct mover {
     struct background background;
     /*
      * 0, or which page is asked for: the source class above the lowest byte, and the destination
-     * plus 1. Whoever turns it from 0 to that has the mover; the mover turns it back. Atomic.
+     * plus 1. The thread that turns it from 0 to that has the mover; the mover turns it back.
+     * Atomic.
      */
     uint32_t job;
     uint32_t next_source;       /* where "any class" begins to look. Atomic */

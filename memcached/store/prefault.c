@@ -3,7 +3,7 @@
 
 #include "store/internal.h"
 
-/* Nobody has to wait for this: who needs memory wakes the thread. */
+/* No thread waits for this: one that needs memory wakes the thread. */
 enum { IDLE_US = 1000000 };
 
 bool prefault_round(struct store *store)

@@ -104,7 +104,7 @@ static enum step judge_s3_fifo(struct store *store, struct lru *lru, struct mc_i
     return aim == AIM_EVICT ? evict(store, lru, item, hash, spot, now) : STEP_NONE;
 }
 
-/* What becomes of a live item that nobody holds. */
+/* What becomes of a live item without holders. */
 static enum step judge_live(struct store *store, struct lru *lru, struct mc_item *item,
                             uint64_t hash, const struct table_spot *spot, enum aim aim,
                             rel_time now)

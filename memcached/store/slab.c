@@ -365,9 +365,9 @@ static uint32_t alloc(struct slabs *slabs, unsigned int clsid, bool grow)
     if (__builtin_expect(low, 0) && slabs->spill)
         background_wake(slabs->spill);
     /*
-     * The chunk was unlinked under a moved sequence counter. Whoever reads what is written to it
-     * from here on must see that move: pairs with the acquire fence of the reader before its second
-     * load of the counter.
+     * The chunk was unlinked under a moved sequence counter. A reader of what is written to it from
+     * here on must see that move: pairs with the acquire fence of the reader before its second load
+     * of the counter.
      */
     __atomic_thread_fence(__ATOMIC_RELEASE);
     return ref;

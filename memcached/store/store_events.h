@@ -39,7 +39,7 @@ struct store_events {
     /* The words of a line, "type=slab_move src=1 dst=2". */
     void (*system)(void *context, struct slice text);
 };
-/* Before the first thread, or behind the last. NULL: nobody watches. */
+/* Before the first thread, or behind the last. NULL: no watchers. */
 void store_set_events(struct store *store, const struct store_events *events);
 
 #endif

@@ -35,7 +35,7 @@ static struct mc_bucket *head_of(const struct table *table, uint64_t hash)
     uint32_t index = mc_bucket_of(hash, nbuckets);
     struct mc_bucket *head = &table->buckets[index];
 
-    /* nbuckets may be older than the stripe that we hold; the mask is not. */
+    /* nbuckets may be older than the stripe that we hold, but the mask is current. */
     while (((uint32_t)hash & head->mask) != index) {
         index = (uint32_t)hash & head->mask;
         head = &table->buckets[index];
@@ -135,7 +135,7 @@ static int map_buckets(struct table *table, uint32_t *nmapped, uint32_t first,
                     ? -ENOSPC
                     : table->provider->table(table->provider, first + n,
                                              &buckets[(size_t)n * MC_TABLE_BUCKETS]);
-        /* Release: whoever sees the number may use the buckets. */
+        /* Release: a thread that sees the number may use the buckets. */
         if (!error)
             __atomic_store_n(nmapped, n + 1, __ATOMIC_RELEASE);
     }
@@ -691,7 +691,7 @@ static bool split_next(struct table *table)
         return false;
     lock_take(stripe, LOCK_STRIPE);
     done = split(table, from, index, mask);
-    /* Release: whoever sees the new number finds the bucket behind it prepared. */
+    /* Release: a thread that sees the new number finds the bucket behind it prepared. */
     if (done)
         __atomic_store_n(&table->control->nbuckets, index + 1, __ATOMIC_RELEASE);
     else

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tuning: the fields of struct store_tuning, which change while the store is in use. They are
- * written by whoever tunes and read by everybody, without order: who reads a moment late, or one of
- * two that belong together, makes a decision that was right a moment ago.
+ * tuning: the fields of struct store_tuning, which change while the store is in use. The thread
+ * that tunes writes them and all threads read them, without order: a thread that reads a moment
+ * late, or one of two that belong together, makes a decision that was right a moment ago.
  */
 #ifndef STORE_TUNING_H
 #define STORE_TUNING_H

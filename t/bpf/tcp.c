@@ -87,7 +87,7 @@ static bool does(const struct run *run, const struct segment *segment,
     return tcp_does(run->lab, run->hook, segment, request, act, reason);
 }
 
-/* --- what is answered ----------------------------------------------------------------------- */
+/* --- requests that the kernel answers --------------------------------------------------------- */
 
 static void test_requests(const struct run *run)
 {

@@ -41,8 +41,7 @@ struct wire {
     uint16_t linear; /* bytes of a packet that are together, the rest in pages; 0: all */
 };
 
-/* --- the device ----------------------------------------------------------------------------------
- */
+/* --- the device ------------------------------------------------------------------------------- */
 
 static void wire_open(struct wire *wire)
 {
@@ -148,8 +147,7 @@ static bool arrives_as(struct wire *wire, const struct frame *want)
     return false;
 }
 
-/* --- segments ------------------------------------------------------------------------------------
- */
+/* --- segments --------------------------------------------------------------------------------- */
 
 /* A connection's next segment, whose checksum is left or not. */
 static void begin(struct wire *wire, struct mc_tcp_conn *conn, struct segment *segment,
@@ -374,7 +372,7 @@ static void test_tag(struct wire *wire)
 }
 
 /*
- * A generic XDP program, of whomever. Where the kernel copies a frame for it, TC may see the packet
+ * A generic XDP program of any owner. Where the kernel copies a frame for it, TC may see the packet
  * from IP on: what passes is translated all the same.
  */
 static void test_hidden(struct wire *wire)

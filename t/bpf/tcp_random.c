@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Random segments of connections in random states through the programs for TCP: what they do is
- * what the rules say. And frames with random bytes: what is answered is a request that is whole,
- * and the server's next; what XDP passes is as it came.
+ * what the rules say. And frames with random bytes: the programs answer only a request that is
+ * whole, and the server's next; what XDP passes is as it came.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -37,8 +37,7 @@ static struct request requests[] = {
 };
 enum { ANSWERED = 5, REQUESTS = sizeof(requests) / sizeof(requests[0]) };
 
-/* --- chance --------------------------------------------------------------------------------------
- */
+/* --- chance ----------------------------------------------------------------------------------- */
 
 static uint32_t any(void)
 {
@@ -85,8 +84,7 @@ static void any_options(struct segment *segment, uint8_t options[40], uint32_t e
     }
 }
 
-/* --- segments ------------------------------------------------------------------------------------
- */
+/* --- segments --------------------------------------------------------------------------------- */
 
 static unsigned int any_flags(void)
 {
@@ -247,8 +245,7 @@ static void test_rules(struct tcp_lab *lab)
        "all that may happen has happened, many times");
 }
 
-/* --- damaged frames ------------------------------------------------------------------------------
- */
+/* --- damaged frames --------------------------------------------------------------------------- */
 
 /* Whether a frame may be answered: the server's next, whole, and undamaged. */
 static bool may_be_answered(const struct frame *frame, const struct mc_tcp_conn *conn)

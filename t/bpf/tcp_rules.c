@@ -662,7 +662,7 @@ static const char *compare_kept(struct tcp_lab *lab, const struct outcome *outco
     return kept.owner ? "the place of an acknowledged reply" : NULL;
 }
 
-/* The frame that is to be there afterwards, and the verdict. */
+/* The frame that must be there afterwards, and the verdict. */
 static uint32_t make_wanted(const struct tcp_lab *lab, struct frame *want, enum hook hook,
                             const struct segment *segment, const struct frame *in, unsigned int odd,
                             const struct outcome *outcome, const struct mc_tcp_conn *before,

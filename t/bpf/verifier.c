@@ -159,7 +159,7 @@ void *calloc(size_t n, size_t size)
     return no_room && size >= LOG_BYTES ? NULL : __libc_calloc(n, size);
 }
 
-/* The log is for an error alone; and what has been started is to be waited for in any case. */
+/* The log is for an error alone; and the loader waits for what it has started in any case. */
 static void test_without_log(void)
 {
     char error[640] = "none";

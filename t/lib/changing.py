@@ -34,7 +34,7 @@ class Changing(kernel.Machines):
 
     def asked(self, host, name, kernel_answers=True):
         """Who answers a get to this address: the kernel, once the server has replied after the
-        last change; the server each time; or nobody.
+        last change; the server each time; or neither.
         """
         def ask():
             udp = client.Udp(host, self.server.port, 3 if kernel_answers else 0.2)

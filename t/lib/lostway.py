@@ -17,7 +17,7 @@ netns.Pair().close() # where that cannot be made the test is skipped, which no t
 
 
 class Talk:
-    """A connection that knows what it is to be told. `end` is how it ended: None, "reset", "end",
+    """A connection that knows the replies it must get. `end` is how it ended: None, "reset", "end",
     "hang", or what was wrong. source: the client's port."""
 
     def __init__(self, m, number, source=0):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """mutants: what t/linear/mutants breaks in the sources, one thing at a time.
 
-t/00-mutants.t checks that what is to be broken is still found there.
+t/00-mutants.t checks that the text to break is still there.
 """
 import glob
 import os

@@ -176,7 +176,7 @@ class Watch:
                  [e for _ in mark for _, e, _ in self.parsers.take()[0]]) for command in commands]
 
     def command(self, command, events, between, predicted):
-        """A command is to be sent, unless the parser cannot follow it. Returns whether it is."""
+        """Sends a command, unless the parser cannot follow it. Returns whether it did."""
         if any(e & LOST for _, e, _ in events):
             self.lost += 1
             return False

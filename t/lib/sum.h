@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sum: what stands behind the wire bytes of an item (bpf/shared/layout.h), added up byte by byte.
+/*
+ * sum: what follows the wire bytes of an item (bpf/shared/layout.h), added up byte by byte.
  */
 #ifndef T_LIB_SUM_H
 #define T_LIB_SUM_H

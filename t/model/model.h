@@ -67,7 +67,7 @@ struct model_state {
         num written, sock, nxt, una; /* replies made, in the socket, sent, acknowledged */
         struct splice_boundary boundary;
         bool owed;
-        bool published; /* the boundary of what is to be sent now */
+        bool published; /* the boundary of what the server sends now */
         bool closed;
     } server;
     struct splice_conn conn;

@@ -176,8 +176,8 @@ static void hold(struct cable *cable, int way, const uint8_t *frame, size_t n, u
 
 /*
  * A veth refuses frames while its ring is full: on a busy machine its other end has not run yet.
- * They wait, as in a switch: what is lost is to be what --loss picks. Frames that the interface
- * refuses for another reason, or for long, are lost.
+ * They wait, as in a switch: only what --loss picks gets lost. Frames that the interface refuses
+ * for another reason, or for long, are lost.
  */
 static void batch_send(struct direction *direction)
 {
@@ -300,8 +300,8 @@ struct change {
 };
 
 /*
- * ARP has no checksum: who took a changed answer would send to nobody for half a minute. A real
- * network's links have checksums of their own for that.
+ * ARP has no checksum: a machine that took a changed answer would send into the void for half a
+ * minute. A real network's links have checksums of their own for that.
  */
 static bool has_checksum(const uint8_t *frame)
 {

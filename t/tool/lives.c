@@ -297,7 +297,7 @@ static void send_ask(struct thread *thread, int fd, struct ask *ask, uint16_t id
     char text[FRAME + ASK_BYTES] = {(char)(id >> 8), (char)id, 0, 0, 0, 1, 0, 0};
     size_t n = FRAME + ask_render(thread, ask, text + FRAME);
 
-    /* Nobody listens, while there is no server: that is an error of a later send. */
+    /* While there is no server the port is closed: that is an error of a later send. */
     (void)!send(fd, text, n, 0);
 }
 

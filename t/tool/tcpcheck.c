@@ -411,8 +411,7 @@ static void begin_burst(struct check *check, struct connection *connection, uint
     connection->progress_ns = now;
 }
 
-/* --- the course of a connection ----------------------------------------------------------------
- */
+/* --- the course of a connection --------------------------------------------------------------- */
 
 /* Sends up to the next pause, or as long as there is room. False: the connection is broken. */
 static bool send_burst(struct check *check, struct connection *connection, uint64_t now)
@@ -484,7 +483,7 @@ static bool may_go_on(const struct connection *connection, uint64_t now)
     return nwaiting == 0 || (connection->after == AFTER_FEW && nwaiting <= connection->few);
 }
 
-/* Does what is to be done now. False: the connection is broken. */
+/* Does what is due now. False: the connection is broken. */
 static bool advance(struct check *check, struct connection *connection, uint64_t now)
 {
     bool progress = true;

@@ -62,7 +62,7 @@ enum hole_kind {
 
 struct hole {
     enum hole_kind kind;
-    size_t at; /* the byte of the text that stands behind it */
+    size_t at; /* the byte of the text that follows it */
     union {
         struct {
             struct cas *cas;

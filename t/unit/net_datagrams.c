@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Datagrams leave joined or singly, and arrive alike. Real sockets on 127.0.0.1. */
+/* Datagrams leave joined or singly, and arrive the same. Real sockets on 127.0.0.1. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/udp.h>

@@ -88,7 +88,7 @@ static void test_heap(void)
     fixture_close(&f);
 }
 
-/* What is mapped and not used is memory that nobody has. */
+/* What is mapped and unused is memory that no process has. */
 static void test_no_more_than_needed(void)
 {
     struct fixture f;

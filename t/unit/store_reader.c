@@ -17,7 +17,7 @@ enum {
 };
 
 /*
- * The readers race on purpose, and the bucket's counter says when a read is to be repeated, which
+ * The readers race on purpose, and the bucket's counter says when to repeat a read, which
  * ThreadSanitizer cannot know.
  */
 #define RACY __attribute__((no_sanitize("thread")))

@@ -93,7 +93,7 @@ def values(c):
 
 
 def quiet(c):
-    """Over TCP: one datagram may overtake another that nobody waited for."""
+    """Over TCP: one datagram may overtake another for which the client has not waited."""
     is_(c.set("q", b"x", noreply=True), True, "set without a reply")
     is_(c.get("q"), b"x", "the next get returns the value")
     is_(c.delete("q", noreply=True), True, "delete without a reply")

@@ -85,7 +85,7 @@ def the_other_ends_program_goes_and_comes():
 
 @tap.case
 def gro_at_the_other_end():
-    """With it, and no program, a veth puts what XDP sends into a ring, and wakes nobody."""
+    """With it, and no program, a veth puts what XDP sends into a ring, and wakes no thread."""
     with Machines(*FILTER) as m:
         m.gro(True)
         m.program_off()

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A read counts for the LRU once, whoever answers it: the kernel, or the server to which the kernel
-has passed it."""
+"""A read counts for the LRU once, whichever side answers it: the kernel, or the server to which the
+kernel has passed it."""
 import kernel
 import netns
 import server

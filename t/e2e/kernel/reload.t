@@ -50,7 +50,7 @@ def reloaded(m):
 
 
 def asked(m, source, times=1):
-    """How the counters grow while it asks; the answer is right, whoever gives it."""
+    """How the counters grow while it asks; the answer is right, from kernel or server."""
     kernel.meet(m.pair.address(), m.server.port, source)
     udp = client.Udp(m.pair.address(), m.server.port, source=source)
     right, grown = m.during(lambda: all(udp.ask(b"get k\r\n") == answer((b"k", VALUE))

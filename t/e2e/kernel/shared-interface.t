@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 # t/run: waits
-"""Several servers on one interface: the kernel answers for each of them, whoever else comes, goes
-and dies."""
+"""Several servers on one interface: the kernel answers for each of them while others come, go and
+die."""
 import array
 import concurrent.futures
 import contextlib
@@ -183,7 +183,7 @@ def two_servers(mode, tcp, ends=True):
 
 
 def silent(one, name):
-    """Nobody answers for a server that has ended."""
+    """No program answers for a server that has ended."""
     probe = client.Udp(one.pair.address(), one.server.port, 0.2)
     with contextlib.suppress(TimeoutError, ConnectionRefusedError):
         tap.is_(probe.ask(b"get k\r\n"), None, name + ": the dead server does not answer")
@@ -271,7 +271,7 @@ def the_memory_of_a_dead_one_is_freed():
 
 @tap.case
 def one_that_was_stopped():
-    """Whoever does not answer is left out, and comes back by itself."""
+    """A server that does not answer is left out, and comes back by itself."""
     with Ground() as ground:
         first = ground.add("native")
         first.server.pause()

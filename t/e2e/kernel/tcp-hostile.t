@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Attacks on TCP connections whose gets the kernel answers: by a third machine at the same switch
-that forges segments, and by clients. The victim's stream stays whole, nobody gets what is
-another's, nothing grows without bound, and the server lives."""
+that forges segments, and by clients. The victim's stream stays whole, no client gets another's
+bytes, nothing grows without bound, and the server lives."""
 import contextlib
 import os
 import random
@@ -114,7 +114,7 @@ def old_gets(forger):
 
 
 def acknowledgements(forger):
-    """Of what was never sent, or of what nobody can still acknowledge."""
+    """Of what was never sent, or of what no client can still acknowledge."""
     for ack in (1, 2, 100, 1400, 64 * M, 1 << 31, -(1 << 30)):
         for text in (b"", *GETS):
             yield forger.segment(0, ack, text)
@@ -319,7 +319,7 @@ def nothing_reaches_the_third_machine(m):
 
 @each_mode
 def replays(m):
-    """Whoever sees a connection's segments sends them again."""
+    """A machine that sees a connection's segments sends them again."""
     with contextlib.closing(m.dial()) as c:
         m.tap.packets()
         wrong = [wrong_in(c, SMALL, SMALL)]
@@ -462,7 +462,7 @@ def bytes_that_change(m):
 
 
 def with_own_reply(m, name):
-    """A peer with an outstanding reply that is nobody else's: (peer, request, reply, whether all
+    """A peer with an outstanding reply of its own: (peer, request, reply, whether all
     was right)."""
     text = name * 40
     m.tcp.set(name, text)

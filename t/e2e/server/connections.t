@@ -309,7 +309,7 @@ def clients_with_many_requests_do_not_starve_others():
         for name, each in zip(("UDP", "TCP"), answers):
             seen = [0] + [int(re.search(rb"STAT cmd_get (\d+)", text)[1]) for text in each]
             most = max(b - a for a, b in zip(seen, seen[1:]))
-            # One of each client; whoever reads all that one has sent executes 160,000.
+            # One of each client; a server that reads all that one has sent executes 160,000.
             tap.ok(most < 1000, "%s: another client is answered behind at most %d of %d gets" %
                    (name, most, every))
 

@@ -21,7 +21,7 @@ if not os.access(differential.PEER, os.X_OK):
 RUNS = "runs"
 HELP = server.run("-h")[1]
 
-# Command lines, one per entry, that both accept or refuse alike.
+# Command lines, one per entry, that both accept, or both refuse.
 SAME = """
 -p|-p 0|-p -1|-p 65536|-U 99999|-U|-s|-a|-a 777|-a 7x|-a 0|-l|-m|-m 0|-m 1|-m 2|-m 3 -I 1m|-m 10x
 -m 64m|-c|-c 0|-c -1|-c x|-t|-t 0|-t -1|-t x|-t 5x|-t 204|-t 205 -c 1028|-t 60 -c 302|-t 60 -c 320
