@@ -184,7 +184,7 @@ static void set_watched(void *context, bool on)
     set_bypass(context, BYPASS_WATCH, on);
 }
 
-/* Of a server with a kernel path. */
+/* Only a server with a kernel path calls this. */
 static uint8_t read_bypass(const struct server *server)
 {
     return __atomic_load_n(&kcache_control(server->kcache)->bypass, __ATOMIC_RELAXED);
@@ -650,7 +650,7 @@ static void block_signals(void)
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-/* As path_absolute; NULL for NULL. */
+/* path_absolute; NULL for NULL. */
 static char *absolute_path(const char *file)
 {
     char *path = file ? path_absolute(file) : NULL;
@@ -783,7 +783,7 @@ int server_run(const struct options *options)
     change_user(&server);
     if (options->net.socket_path)
         build_net(
-            &server); /* the socket file belongs to the user, who could not connect otherwise */
+            &server); /* the socket file belongs to the user, or that user could not connect */
     if (options->pid_file)
         process_write_pid(options->pid_file);
     if (server.restart)

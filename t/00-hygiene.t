@@ -100,6 +100,35 @@ def line_comments(paths):
             for number, line in enumerate(blank_out(read(path)).split("\n"), 1) if "//" in line]
 
 
+# Phrases that hide who does what; native engineers name the thread, the program or the client.
+VAGUE = re.compile(r"\b[Nn]obody\b|\b[Ww]ho(?:m)?ever\b|\balike\b|\b(?:is|are) to be\b"
+                   r"|\bstands? behind\b|\bwhat is answered\b")
+NAMED = re.compile(r"-[ou] nobody|=nobody|[`'\"]nobody[`'\"]|users? [`*]?nobody|is nobody\."
+                   r"|\(nobody\)")
+
+
+def prose_of(path, text):
+    """What a reader reads as sentences: (line, text) of the comments, or of the document."""
+    if path.endswith((".c", ".h")):
+        pattern = r"/\*.*?\*/"
+    elif path.endswith((".md", ".1", ".1.in")):
+        pattern = r"[^\n]+(?:\n[^\n]+)*"
+    else:
+        pattern = r'"""(?:(?!""").)*"""|(?:^[ \t]*#[^\n]*\n)+'
+    return [(text.count("\n", 0, found.start()) + 1, found.group())
+            for found in re.finditer(pattern, text, re.S | re.M)]
+
+
+def vague(paths):
+    found = []
+    for path in paths:
+        for line, text in prose_of(path, read(path)):
+            words = NAMED.sub("", re.sub(r"\s*\n[ \t]*(?:\*|#)?[ \t]*", " ", text))
+            for phrase in VAGUE.findall(words):
+                found.append("%s:%d: \"%s\": say who does what" % (path, line, phrase))
+    return found
+
+
 def unformatted(paths):
     if not shutil.which("clang-format"):
         return ["clang-format is missing: apt-get install clang-format"]
@@ -202,6 +231,9 @@ def main():
                     lambda l: re.search(r"\b(TODO|FIXME|XXX|HACK)\b", l))),
         ("the code is as clang-format makes it", unformatted(c_files)),
         ("comments are filled; make format", unfilled(c_files)),
+        ("sentences name who does what",
+         vague([p for p in prose if p != "t/00-hygiene.t"] +
+               [p for p in paths if p.endswith((".1", ".1.in"))])),
         ("no mutable globals", mutable_globals()),
         ("parsers call nothing but memory functions", impure_parsers()),
     )

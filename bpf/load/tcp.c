@@ -175,7 +175,7 @@ void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot)
     struct mc_tcp_flow cookie = {.client = {loader->tcp->cookies[slot - loader->tcp->slots]}};
     uint64_t key = key_of(loader, &cookie);
 
-    if (!__atomic_load_n(&slot->answered, __ATOMIC_RELAXED)) /* else it does not */
+    if (!__atomic_load_n(&slot->answered, __ATOMIC_RELAXED)) /* else no entry waits */
         bpf_map_delete_elem(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), &key);
 }
 

@@ -11,7 +11,7 @@
 
 #include "bpf/packet/base.bpf.h"
 
-/* What a program of TC says: on to the next filter, under clsact and TCX alike. */
+/* What a program of TC says: on to the next filter, under clsact and TCX. */
 enum { TC_NEXT = -1 };
 
 /* Who has it, and what its byte 0 is. */

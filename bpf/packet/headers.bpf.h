@@ -301,7 +301,7 @@ static __always_inline u32 link_vlan(const void *link, struct offsets offsets)
     return vlan;
 }
 
-/* --- what is answered --------------------------------------------------------- */
+/* --- what may be answered --------------------------------------------------------- */
 
 /*
  * From us, or to an address that other machines cannot mean: fit over loopback only. The stack

@@ -102,7 +102,7 @@ __attribute__((noinline)) int way_of_port(u32 ifindex)
     return ifindex;
 }
 
-/* Whether a way that was learned so long ago is to be confirmed by this request. */
+/* Whether this request has to confirm a way that was learned so long ago. */
 static __always_inline int way_is_old(u64 to, u64 from)
 {
     u64 age = way_age(to, way_now());
@@ -116,7 +116,7 @@ static __always_inline int way_is_old(u64 to, u64 from)
 
 /*
  * The MAC address to which a reply to the source of a request goes, whose frame begins at `link`
- * and whose IP header at `ip`; 0: its way is not known, or is to be confirmed.
+ * and whose IP header at `ip`; 0: no way is known, or this request has to confirm it.
  */
 static __always_inline u64 way_back(const void *link, const void *ip, u64 v6, u32 ifindex, u32 vlan)
 {
@@ -139,8 +139,7 @@ static __always_inline u64 way_back(const void *link, const void *ip, u64 v6, u3
     return (to & MAC_MASK) | 1ull << 63;
 }
 
-/* --- learning from what the stack sends ---------------------------------------------------------
- */
+/* --- learning from what the stack sends ------------------------------------------------------- */
 
 /* Where in a set a way is to stand: in its own place, or that of the oldest. */
 static __always_inline struct mc_way *way_place(struct way_set *set, u64 sum, u64 now)

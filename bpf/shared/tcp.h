@@ -35,7 +35,7 @@
  *                to 0 by the server with a new generation
  * 16 lost        since when the socket gets segments that were not translated; 0: it does not
  * 20 owed        since when the socket owes the client a segment that the programs on egress have
- *                not seen; 0: it does not. Both times written as `answered` is
+ *                not seen; 0: it owes none. Both times written as `answered` is
  * 24 heard       what the client acknowledged (wire) with the last segment that shows `lost`
  * 28 binary      not 0: the connection speaks the binary protocol, else text. Written by the server
  *                before the first boundary of the connection

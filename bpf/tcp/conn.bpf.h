@@ -25,7 +25,7 @@
  *   the client a segment that was not translated is an old one, which it drops, with all that it
  *   says (RFC 7323, section 5), and acknowledges;
  * - each of the client's segments that TC hands to the socket is sealed: its urgent pointer, which
- *   without URG says nothing, is tcp_seal, which nobody else knows. The same is noted beside the
+ *   without URG says nothing, is tcp_seal, a secret of the programs. The same is noted beside the
  *   packet, from the connection's beginning on: that is quicker to look for, and lasts if something
  *   between TC and the socket clears the pointer.
  *

@@ -103,10 +103,10 @@ static __always_inline const struct mc_tcp_conn *filter_find(struct __sk_buff *s
 }
 
 /*
- * The filter of a socket that the server has tagged: drops what should have been sealed. A SYN is
- * not: the client has forgotten the connection, and wants another one. What bears TC's note is let
- * through at once: of a connection on which nothing was answered, which is not sealed, it takes
- * longer to find that out than all that TC does.
+ * The filter of a socket that the server has tagged: drops what should have been sealed. It lets a
+ * SYN through: the client has forgotten the connection, and wants another one. What bears TC's note
+ * is let through at once: of a connection on which nothing was answered, which is not sealed, it
+ * takes longer to find that out than all that TC does.
  */
 SEC("socket")
 int tcp_filter(struct __sk_buff *skb)

@@ -146,7 +146,7 @@ static __always_inline int one_write_as(struct xdp_md *ctx, const struct scratch
 }
 
 /*
- * Writes the reply whose text is kept into the frame, which has its size. 0: it has not; or the
+ * Writes the reply whose text is kept into the frame, which has its size. 0: it has another; or the
  * text is another's, because the client has acknowledged it, and needs it no more.
  */
 __attribute__((noinline)) int one_write(struct xdp_md *ctx)

@@ -30,9 +30,9 @@ bool cgroup_is_limited(const struct cgroup *cgroup);
 /* Whether there is room for `nbytes` more. */
 bool cgroup_has_room(const struct cgroup *cgroup, uint64_t nbytes);
 /*
- * The same for a heap extent that a provider maps. The first is never refused: a server cannot
- * start without it. unused: bytes of earlier extents that take no memory yet. After a refusal the
- * next extent needs a little more room, so that growth does not start and stop in turn.
+ * Whether there is room for a heap extent that a provider maps. The first always has room: a server
+ * cannot start without it. unused: bytes of earlier extents that take no memory yet. After a
+ * refusal the next extent needs a little more room, so that growth does not start and stop in turn.
  */
 bool cgroup_has_room_for_extent(const struct cgroup *cgroup, uint32_t index, uint64_t unused,
                                 unsigned int refused);

@@ -28,7 +28,7 @@ void log_at(unsigned int level, const char *format, ...) __attribute__((format(p
  * cut at 512 bytes, unprintable bytes escaped.
  */
 void log_traffic(char direction, int fd, struct slice text);
-/* The same for binary traffic: newlines are escaped as well. */
+/* One line of binary traffic, as log_traffic writes it: newlines are escaped as well. */
 void log_binary(char direction, int fd, struct slice bytes);
 /* At start only: logs the reason and exits. */
 void fatal(int status, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));

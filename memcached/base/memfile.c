@@ -55,8 +55,8 @@ static int copy_out(int fd, const char *from, off_t offset)
 }
 
 /*
- * Blocks are allocated here: a full file system is an error now, and not a SIGBUS later. What was
- * allocated before the error is given back.
+ * Blocks are allocated here: a full file system is an error now, and not a SIGBUS later. On an
+ * error it gives back what it has allocated.
  */
 static int map_file(const struct memfile *memfile, uint32_t index, void *addr)
 {
@@ -172,7 +172,7 @@ int memfile_save(struct provider *provider)
 
     for (uint32_t i = 0; i < memfile->nmapped && !error; i++)
         error = copy_out(memfile->fd, memfile->extents[i], (off_t)i * MC_EXTENT_BYTES);
-    /* What was changed through a mapping as well. */
+    /* Changes through a mapping too. */
     if (!error && fsync(memfile->fd) != 0)
         error = -errno;
     return error;

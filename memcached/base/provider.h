@@ -22,7 +22,7 @@ struct provider {
      * 0 or -errno.
      */
     int (*extent)(struct provider *, uint32_t index, void *addr);
-    /* The same for extent `index` of the table: MC_TABLE_BYTES. */
+    /* Maps extent `index` of the table (MC_TABLE_BYTES, zeroed) at `addr`. 0 or -errno. */
     int (*table)(struct provider *, uint32_t index, void *addr);
     /* The control block, zeroed, lives as long as the provider. Not NULL. */
     struct mc_control *(*control)(struct provider *);

@@ -207,7 +207,7 @@ int stream_fd(const struct stream *stream)
 
 static enum stream_state state(const struct stream *stream)
 {
-    /* The end first: what was written before it is then seen. */
+    /* Reads the end first: then it sees all that was written before that. */
     uint8_t ending = __atomic_load_n(&stream->ending, __ATOMIC_SEQ_CST);
 
     if (__atomic_load_n(&stream->written, __ATOMIC_SEQ_CST) != stream->consumed)

@@ -31,7 +31,7 @@ bool stream_discards_input(const struct stream *stream);
 
 /* Writes all bytes or none. False: there is no room. Never blocks. */
 bool stream_write(struct stream *stream, struct slice bytes);
-/* The same in two steps: stream_put may leave the consumer asleep until stream_wake. */
+/* stream_write in two steps: stream_put may leave the consumer asleep until stream_wake. */
 bool stream_put(struct stream *stream, struct slice bytes);
 void stream_wake(struct stream *stream);
 bool stream_has_room(const struct stream *stream, size_t nbytes);

@@ -12,7 +12,7 @@ static inline uint64_t sum_add(uint64_t sum, uint64_t word)
     return __builtin_add_overflow(sum, word, &sum) ? sum + 1 : sum;
 }
 
-/* Of 16 bits: 0 if there are but zeros in the sum. */
+/* The sum in 16 bits: 0 only for a sum of zeros. */
 static inline uint16_t sum_fold(uint64_t sum)
 {
     while (sum >> 16)
@@ -21,8 +21,9 @@ static inline uint16_t sum_fold(uint64_t sum)
 }
 
 /*
- * Of n bytes, with a zero behind an odd one; so the sum of several pieces is that of their sums if
- * all but the last are even. By words of 8 bytes, two at a time: a sum waits for the one before.
+ * The sum of n bytes, an odd one padded with a zero; so the sum of several pieces is that of their
+ * sums if all but the last are even. By words of 8 bytes, two at a time: a sum waits for the one
+ * before.
  */
 static inline uint16_t sum_of(const void *bytes, size_t n)
 {

@@ -211,7 +211,7 @@ struct slice xsk_frame(const struct xsk *xsk, unsigned int i)
     return (struct slice){xsk->memory + each->addr, each->len};
 }
 
-/* The chunks first: who sees that a frame was released may count on there being a chunk. */
+/* The chunks first: a thread that sees that a frame was released finds a chunk. */
 void xsk_release(struct xsk *xsk, unsigned int n)
 {
     uint64_t *chunks = xsk->fill.entries;

@@ -49,8 +49,8 @@ struct xsk {
 /*
  * Opens one on a queue, to receive up to nreceived frames, a power of two up to XSK_FILLED, before
  * any is released. Needs CAP_NET_RAW. Waits a moment for a queue whose last socket has just been
- * closed. 0 or -errno: EBUSY: somebody has the queue; ENOBUFS: more memory than may be locked;
- * EPIPE: from this queue nothing can be sent.
+ * closed. 0 or -errno: EBUSY: another process has the queue; ENOBUFS: more memory than may be
+ * locked; EPIPE: from this queue nothing can be sent.
  */
 int xsk_open(struct xsk *xsk, unsigned int ifindex, unsigned int queue, unsigned int nreceived);
 /* One that is zeroed is legal. */

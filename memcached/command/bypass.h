@@ -26,7 +26,10 @@ struct bypass {
     unsigned int nholders; /* connected clients that asked for it in this epoch */
 };
 
-/* Switches the reason on or off. client: who asks, NULL at the start. Under the lock. */
+/*
+ * Switches the reason on or off. client: the connection that asks, NULL at the start. Under the
+ * lock.
+ */
 void bypass_switch(struct commands *commands, struct command_client *client,
                    enum bypass_reason reason, bool on);
 /* To be called when the client disconnects. */

@@ -102,7 +102,7 @@ void stats_reset(struct commands *commands);
 command_handler command_stats_detail, command_stats_cachedump;
 /* Counts the key's prefix. Called by detail_count only. */
 void detail_count_now(struct commands *commands, struct slice key, enum prefix_event event);
-/* Switches the counting on or off. client: who asks for it, NULL at the start. */
+/* Switches the counting on or off. client: the connection that asks for it, NULL at the start. */
 void detail_set(struct commands *commands, struct command_client *client, bool on);
 /* Adds the counts to the reply: a line for each prefix, and END. */
 void detail_dump(struct commands *commands, struct reply *reply);
@@ -118,7 +118,7 @@ typedef void item_function(struct call *call, const struct mc_item *item, add_fu
  */
 void call_add_item(struct call *call, struct mc_item *item, item_function *add_item,
                    command_handler *miss);
-/* The same, of an item on flash. load.c */
+/* call_add_item for an item on flash. load.c */
 void call_add_flash_item(struct call *call, struct mc_item *item, item_function *add_item,
                          command_handler *miss);
 /* Value and tail. retrieve.c */
@@ -148,7 +148,10 @@ void auth_free(struct commands *commands);
 
 /* Swallows the value, then answers `error`. storage.c */
 enum command_next call_swallow(struct call *call, struct slice error);
-/* The same for a value that could not be reserved: also deletes the item it was to replace. */
+/*
+ * call_swallow for a value that could not be reserved: also deletes the item that it should have
+ * replaced.
+ */
 enum command_next call_refuse(struct call *call, struct slice key, enum store_result result);
 
 /* Adds the answer, unless noreply suppresses it. */

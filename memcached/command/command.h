@@ -67,9 +67,10 @@ struct command_server {
     void (*set_detail)(void *context, bool on);
     /* False: `error` is the answer. May be NULL. */
     bool (*refresh_certs)(void *context, char *error, size_t nerror);
-    /* The same for `watch`. */
+    /* `watch` must see every request, or no longer. May be NULL. */
     void (*set_watched)(void *context, bool on);
-    /* An operator wants the kernel to answer, or not. False: fd's peer is elsewhere. May be NULL.
+    /*
+     * An operator wants the kernel to answer, or not. False: fd's peer is elsewhere. May be NULL.
      */
     bool (*switch_kernel)(void *context, int fd, bool on);
 };

@@ -23,7 +23,7 @@ static inline void watch_fetched(const struct call *call, struct slice key,
 
 /* The item of a key before a verb changes it. */
 struct watch_before {
-    bool looked; /* somebody watches */
+    bool looked; /* there is a watcher */
     bool found;
     unsigned int clsid;
     uint32_t nvalue;

@@ -112,7 +112,7 @@ typedef bool flash_visit(void *context, const struct flash_at *at, const char *b
  * visitor writes the used ones elsewhere and drops them here. False: there is no such page.
  */
 bool flash_compact(struct flash *flash, double share, flash_visit *visit, void *context);
-/* The same with the oldest page, however much of it is used. */
+/* flash_compact with the oldest page, however much of it is used. */
 bool flash_compact_oldest(struct flash *flash, flash_visit *visit, void *context);
 /*
  * Until the next call flash_write gives up no page as long as flash_compact with this share has one

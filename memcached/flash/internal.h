@@ -53,7 +53,7 @@ struct write_buffer {
     pthread_mutex_t writer; /* one writer at a time */
     pthread_rwlock_t lock;  /* of what follows but nfilled: a reader copies from the buffer */
     struct page *page;      /* NULL: none */
-    uint32_t base;          /* of the buffer in the page: what is before is in the file */
+    uint32_t base;          /* of the buffer in the page: the bytes before it are in the file */
     uint32_t nfilled;       /* of the writer alone */
     char *bytes;
 };
@@ -85,7 +85,7 @@ struct flash {
     uint32_t last_version;
     uint32_t nfailed;          /* writes that failed in a row */
     double hold;               /* share below which a page is worth waiting for; 0: none is */
-    struct flash_stats counts; /* what is not counted from the pages */
+    struct flash_stats counts; /* counts that do not come from the pages */
 
     uint64_t objects_read, bytes_read; /* atomic */
     struct queue queue;
@@ -118,7 +118,7 @@ void write_buffers_fini(struct flash *flash);
 /* read.c */
 void queue_init(struct queue *queue);
 void queue_fini(struct queue *queue);
-/* Ends the threads; what is queued is read before. */
+/* Ends the threads, once they have read what is queued. */
 void threads_stop(struct flash *flash);
 /* Bytes of a page that are in its file. 0 or -errno. */
 int page_read(const struct page *page, const struct iovec *iov, int niov, uint32_t offset);

@@ -20,7 +20,7 @@
 struct attachment {
     char name[IF_NAMESIZE];
     struct loader_link link;
-    bool tc_alone;             /* there is to be no XDP program: TC answers */
+    bool tc_alone;             /* no XDP program is wanted: TC answers */
     bool strips_tags;          /* strips VLAN tags before XDP, as last seen */
     bool tc_wanted;            /* a reply found no room in a frame: attach TC */
     bool tc_deferred;          /* TC is not attached until a reply finds no room */

@@ -20,7 +20,7 @@
  * `text` says why.
  */
 bool diagnosis_unfit(const struct link_info *link, char *text, size_t ntext);
-/* The same for native XDP only, where generic XDP works. */
+/* diagnosis_unfit for native XDP only, where generic XDP works. */
 bool diagnosis_native_unfit(const struct link_info *link, char *text, size_t ntext);
 /*
  * Explains why attaching XDP to the interface failed with rc (-errno); the text lacks the

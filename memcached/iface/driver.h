@@ -22,7 +22,7 @@ struct driver_counts {
 
 /* Reads an interface's counts, and adds them. Needs no privilege. Whether there are any. */
 bool driver_add_counts(const char *interface, struct driver_counts *out);
-/* The same of n statistics that were read. Pure. */
+/* Sums n statistics that were read from a driver. Pure. */
 void driver_sum(const char *driver, const char (*names)[ETH_GSTRING_LEN], const uint64_t *values,
                 size_t n, struct driver_counts *out);
 

@@ -38,7 +38,10 @@ struct hostnet_link {
     bool up, loopback;
     bool ethernet; /* its frames have an Ethernet header, or lo's, which looks like one */
     bool has_mac;
-    /* Of hostnet_local: what comes in by an attached interface with these tags is its packet. */
+    /*
+     * For hostnet_local: a packet that arrives at an attached interface with these tags is for this
+     * one.
+     */
     bool reachable;
     uint32_t tags;
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * losses: how often other processes have detached the programs from an interface, and when they are
- * attached again. Who detaches them three times within a minute means it: a pause follows, twice as
- * long after each further time, until they have stayed attached for longer than the last pause and
- * a minute. Pure; times are in seconds.
+ * attached again. A process that detaches them three times within a minute means it: a pause
+ * follows, twice as long after each further time, until they have stayed attached for longer than
+ * the last pause and a minute. Pure; times are in seconds.
  */
 #ifndef IFACE_LOSSES_H
 #define IFACE_LOSSES_H

@@ -298,7 +298,10 @@ static void note_link(struct monitor *monitor, struct watched *watched,
         change_state(monitor, watched, link->up ? IFACE_UP : IFACE_DOWN);
 }
 
-/* Who detaches the programs repeatedly does so on purpose: attach them again after a pause. */
+/*
+ * A process that detaches the programs repeatedly does so on purpose: attach them again after a
+ * pause.
+ */
 static void note_loss(struct monitor *monitor, struct watched *watched, unsigned int lost,
                       time_t now)
 {

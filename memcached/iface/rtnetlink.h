@@ -10,7 +10,7 @@
  * that this process may have. Negative: -errno.
  */
 int rtnetlink_subscribe(void);
-/* The same for events of routes and rules, which are only drained. */
+/* Opens a socket for events of routes and rules, which the caller only drains. Negative: -errno. */
 int rtnetlink_subscribe_to_routes(void);
 /* Discards all received events. Whether there were any. */
 bool rtnetlink_drain(int fd);

@@ -24,7 +24,10 @@ struct guard {
 /* Reads the files of allow=@FILE. 0, or -1 with `error`. */
 int guard_init(struct guard *guard, const struct kcache_options *options, char *error,
                size_t nerror);
-/* The same again: the list has the size of the one before. Initializes `guard` in any case. */
+/*
+ * Reads the files again, into a list of the size of the one before. Initializes `guard` in any
+ * case.
+ */
 int guard_init_again(struct guard *guard, const struct guard *before,
                      const struct kcache_options *options, char *error, size_t nerror);
 /* Logs what was read again, in a line. */

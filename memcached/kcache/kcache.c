@@ -167,7 +167,7 @@ static struct loader *load(struct kcache *kcache, const struct kcache_options *o
     return loader;
 }
 
-/* The same of the programs for TCP. 0, or -1 with `error`. */
+/* Loads the programs for TCP. 0, or -1 with `error`. */
 static int load_tcp(struct kcache *kcache, uint32_t connections, char *error, size_t nerror)
 {
     uint32_t nslots = connections < TCP_SLOTS_MAX ? connections : TCP_SLOTS_MAX;

@@ -186,7 +186,7 @@ struct kcache_stats {
     size_t nallowed;          /* prefixes in the list */
     struct kcache_limits limits;
     struct iface_view view;
-    /* Of the chain, else 0. */
+    /* The next fields are 0 without the chain. */
     uint64_t chain_bytes; /* memory of its maps */
     struct chain_settings chain;
     struct kcache_chain chain_options;

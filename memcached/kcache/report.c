@@ -115,7 +115,7 @@ static void add_counts(const struct report *out, const char *const *names, const
         add(out, names[i], "%" PRIu64, (uint64_t)counts[i]);
 }
 
-/* Those of the rings only with xsk=on. */
+/* Reports the counters of the rings only with xsk=on. */
 static void add_udp(const struct report *out, const struct kcache_stats *stats)
 {
     const __u64 *counts = stats->counts.count;

@@ -103,7 +103,7 @@ static void reject(struct acceptor *acceptor, int fd, bool tls)
 {
     const struct slice text = SLICE("ERROR Too many open connections\r\n");
 
-    count_add(&acceptor->rejected, 1); /* first: who reads the text may look */
+    count_add(&acceptor->rejected, 1); /* first: a reader of the text may look */
     if (!tls && send(fd, text.ptr, text.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         log_at(1, "cannot send the refusal to connection %d", fd);
     close(fd);

@@ -20,7 +20,7 @@ enum {
 
 /* --- checksums ------------------------------------------------------------ */
 
-/* Of addresses, protocol and length. */
+/* The sum of addresses, protocol and length. */
 static uint64_t pseudo_sum(const char *addresses, size_t naddresses, uint16_t nudp)
 {
     return (uint64_t)htons(IPPROTO_UDP) + nudp + sum_of(addresses, naddresses);

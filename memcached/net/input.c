@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT_ROUND = 256 /* what is kept is allocated in multiples of this */ };
+enum { KEPT_ROUND = 256 /* allocates what it keeps in multiples of this */ };
 
 void input_init(struct conn_input *input, struct input_memory *memory)
 {

@@ -34,7 +34,7 @@ struct net {
     int stop_fd;
     struct net_duties duties;
     pthread_mutex_t lock;            /* of `before` */
-    struct command_net_stats before; /* what was counted when the statistics were reset */
+    struct command_net_stats before; /* the counts when the statistics were reset */
 };
 
 /* --- start ------------------------------------------------------------- */
@@ -318,7 +318,7 @@ static void collect(struct net *net, struct command_net_stats *out)
     acceptor_stats(net->acceptor, out);
     collect_tls(net, &out->tls);
     pthread_mutex_lock(&net->endpoints.lock);
-    /* memcached counts all sockets but one, and nothing is asked where there is none. */
+    /* memcached counts all sockets but one; without any there is no client to ask. */
     out->curr_connections = net->endpoints.current > 0 ? net->endpoints.current - 1 : 0;
     out->total_connections = net->endpoints.total;
     out->connection_structures = net->endpoints.most;

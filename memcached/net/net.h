@@ -44,14 +44,17 @@ struct net_config {
     uint64_t read_buf_limit; /* bytes of requests that wait; 0: no limit */
     uint32_t reqs_per_event;
     unsigned int nthreads;
-    /* Of streams (-B), but where -l says "proto[NAME]:"; a datagram's first byte tells. */
+    /*
+     * The protocol of streams (-B), unless -l says "proto[NAME]:"; a datagram's first byte tells
+     * its own.
+     */
     enum protocol protocol;
     bool authenticates;    /* clients of that protocol */
     bool reuseport;        /* a UDP socket for each worker, not one for all */
     bool single_datagrams; /* programs on the interfaces look at each reply over UDP */
     bool ping_workers;     /* every second, to tell the tick whether they run */
     struct tls *tls;       /* over TCP, except where -l says "notls:"; NULL: none */
-    /* Of the plain connections to the first TCP port; NULL: the kernel answers none. */
+    /* For the plain connections to the first TCP port; NULL: the kernel answers none. */
     struct boundaries *boundaries;
     struct clock clock;
     /* The user that owns the file of ports. */

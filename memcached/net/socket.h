@@ -17,7 +17,7 @@ struct socket_word {
     bool notls;        /* "notls:" preceded it */
     bool has_protocol; /* "proto[NAME]:" did */
     enum protocol protocol;
-    const char *wrong; /* what is malformed; `host` shows the word */
+    const char *wrong; /* says what is malformed; `host` shows the word */
 };
 
 /*

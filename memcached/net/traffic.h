@@ -9,7 +9,7 @@
 #include "proto/proto.h"
 
 void traffic_request(int fd, bool binary, struct slice request);
-/* Of what the reply has from byte `from` on: in binary its first piece. */
+/* Logs the reply from byte `from` on: in binary its first piece. */
 void traffic_reply(int fd, bool binary, const struct reply *reply, size_t from);
 
 #endif

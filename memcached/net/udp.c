@@ -224,7 +224,7 @@ bool udp_begin_task(struct udp *udp, struct slice rest, const struct datagrams_w
     return true;
 }
 
-/* The same of received datagram `r`. */
+/* Makes a task of received datagram `r`. */
 static bool begin_received(struct udp *udp, unsigned int r)
 {
     const struct slice bytes = {udp->in_iov[r].iov_base, udp->in[r].msg_len};

@@ -21,7 +21,7 @@ struct udp *udp_open(struct worker *worker, int fd);
 /* To be called once the worker has its commands, before the first datagram. */
 void udp_begin(struct worker *worker);
 void udp_close(struct udp *udp);
-/* As net_each_udp, of one worker. */
+/* net_each_udp for one worker. */
 int udp_each(const struct worker *worker, int (*tell)(void *context, int socket), void *context);
 /*
  * Serves what comes by the ring as if it had come by the worker's sockets, and sends the replies by

@@ -13,8 +13,8 @@ static inline bool wire_is_tls(const struct tls_session *tls)
 }
 
 /*
- * As readv, into pieces of `room` bytes together; drained: more comes only after the socket is
- * readable. tls is NULL for a plain connection.
+ * Reads like readv, into pieces of `room` bytes together; drained: more comes only after the socket
+ * is readable. tls is NULL for a plain connection.
  */
 static inline ssize_t wire_receive(int fd, struct tls_session *tls, const struct iovec *iov,
                                    size_t niov, size_t room, bool *drained)
@@ -31,7 +31,7 @@ static inline ssize_t wire_receive(int fd, struct tls_session *tls, const struct
     return n;
 }
 
-/* As writev, but without SIGPIPE; after EAGAIN as tls_send. */
+/* Writes like writev, but without SIGPIPE; after EAGAIN like tls_send. */
 static inline ssize_t wire_send(int fd, struct tls_session *tls, struct iovec *iov, size_t niov)
 {
     if (wire_is_tls(tls))

@@ -20,8 +20,8 @@ static void *field_of(struct options *options, size_t offset)
 }
 
 /*
- * Exits with memcached's statuses: a wrong port is a usage error, other values out of range are
- * not.
+ * Exits with memcached's statuses: a wrong port is a usage error, other values out of range end
+ * with status 1.
  */
 static int out_of_range(const struct option_input *input)
 {
@@ -35,7 +35,7 @@ static int out_of_range(const struct option_input *input)
     return usage ? EXIT_USAGE_ERROR : 1;
 }
 
-/* As atoi, ignores what follows the digits; but without digits it is an error. */
+/* Like atoi, ignores what follows the digits; without digits it is an error. */
 static int store_integer(const struct option_input *input)
 {
     const struct option_row *row = input->row;

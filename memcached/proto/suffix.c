@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* suffix: what stands between the key and the value of a text reply, " flags bytes\r\n". */
+/* suffix: the part between the key and the value of a text reply, " flags bytes\r\n". */
 #include "base/num.h"
 #include "proto/proto.h"
 

@@ -12,7 +12,7 @@
 struct compact_pass {
     struct store *store;
     rel_time now;
-    bool drop;     /* what was not read since it went to flash */
+    bool drop;     /* values that were not read since they went to flash */
     bool reported; /* its start, to the watchers, for whom the following fields are */
     struct flash_at last;
     uint64_t rescues, lost, skipped; /* before */

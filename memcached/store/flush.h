@@ -6,9 +6,9 @@
  *
  * Order. A writer reads the epoch once, under the key's stripe, judges the old item and stamps the
  * new one by it. If a flush moves the epoch meanwhile, then the write began before the flush took
- * effect and ends after: it counts as having come before, and its item is dead already. Who comes
- * to the stripe later reads the same epoch or a newer one. So no item stored before a flush is
- * returned by a read that began after the flush returned.
+ * effect and ends after: it counts as having come before, and its item is dead already. A thread
+ * that takes the stripe later reads the same epoch or a newer one. So no item stored before a flush
+ * is returned by a read that began after the flush returned.
  *
  * An item keeps the low byte of its epoch, and the table's bucket the epoch in which it was swept.
  * If that is MC_EPOCHS flushes ago or more, all items of the bucket are dead, whatever their bytes
@@ -45,7 +45,7 @@ struct flush {
 void flush_init(struct store *store);
 /* From the return of this call on everything stored before is gone. */
 void flush_now(struct store *store, rel_time now);
-/* The same from the second `at` on. */
+/* From the second `at` on everything stored before it is gone. */
 void flush_later(struct store *store, rel_time at, rel_time now);
 /* Applies a delayed flush whose second has come. */
 void flush_apply(struct store *store, rel_time now);
@@ -90,7 +90,7 @@ static inline bool flush_took(const struct mc_item *item, const struct mc_bucket
     return item->epoch != (uint8_t)epoch || flush_is_behind(head, epoch);
 }
 
-/* The same as flush_is_dead, and right for every bucket. */
+/* flush_is_dead for any bucket. */
 static inline bool flush_is_dead_at(const struct mc_item *item, const struct mc_bucket *head,
                                     uint32_t epoch, rel_time now)
 {

@@ -23,7 +23,7 @@ struct forecast_found {
     uint64_t soon[FORECAST_MINUTES]; /* alive, expires in that minute from now */
 };
 
-/* What is known of a class. Zero: nothing. */
+/* The state of a class. All zero: nothing is known. */
 struct forecast {
     rel_time since;            /* the last crawl, or when the class was first looked at */
     uint64_t live;             /* items then */

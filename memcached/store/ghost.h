@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * ghost: which keys were evicted from the hot segment, for S3-FIFO (Yang et al., "FIFO queues are
- * all you need for cache eviction", SOSP 2023, section 4): who comes back is not put there again.
+ * all you need for cache eviction", SOSP 2023, section 4): an item whose key comes back goes
+ * elsewhere.
  *
  * A cell holds the upper half of a key's hash, at the place that the lower half says, until another
  * key takes it: a key is forgotten at random and not in turn. Two keys with the same cell and upper

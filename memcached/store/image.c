@@ -591,7 +591,9 @@ static int load_items(struct store *store, const struct image_head *head)
     return 0;
 }
 
-/* Of the epochs there are bytes; `oldest` is the nearest before the present one. */
+/*
+ * The file has the low bytes of the epochs; `oldest` is the nearest epoch before the present one.
+ */
 static void take_epoch(struct store *store, const struct image_head *head)
 {
     uint32_t epoch = MC_EPOCHS + head->epoch;

@@ -68,7 +68,7 @@ struct store {
     struct lock locals_lock __attribute__((aligned(64))); /* guards what follows */
     struct store_local *locals;
     struct local_counts retired;  /* of threads that have ended */
-    struct local_counts baseline; /* what was counted at the last reset */
+    struct local_counts baseline; /* the counts at the last reset */
 };
 
 /* Only the owner writes, so it needs no read-modify-write; pairs with the sums of stats.c. */
@@ -77,7 +77,7 @@ static inline void count(uint64_t *counter)
     __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
 }
 
-/* The same where several threads write. */
+/* Counts where several threads write. */
 static inline void atomic_count(uint64_t *counter)
 {
     __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);

@@ -90,7 +90,7 @@ static inline void item_mark_reads(struct mc_item *item, unsigned int reads)
         item_set_flags(item, flags);
 }
 
-/* Of a chunk that was just allocated; the mover may be looking at it. */
+/* Sets the flags of a chunk that was just allocated; the mover may be looking at it. */
 static inline void item_new_flags(struct mc_item *item, unsigned int flags)
 {
     __atomic_store_n(&item->flags, (__u16)flags, __ATOMIC_RELAXED);
@@ -131,14 +131,14 @@ void item_move(struct store *store, struct mc_item *copy, const struct mc_item *
 /* Moves a part of an item without other holders to the chunk `to`. Under the stripe. */
 void item_move_part(struct store *store, struct mc_item *item, uint32_t number, uint32_t to);
 
-/* As item_at and item_nvalue of store_items.h. */
+/* item_at and item_nvalue (store_items.h) for the store itself. */
 struct slice item_piece(const struct store *store, const struct mc_item *item, size_t offset);
 uint32_t item_length(const struct store *store, const struct mc_item *item);
 uint32_t item_client_flags(const struct store *store, const struct mc_item *item);
 
 /*
- * Of a chunked item: how many parts it has (0: no item is like that), bytes of its own chunk, and
- * of each part the bytes and the reference, which is in a part of a lower number or in the item.
+ * A chunked item: how many parts it has (never 0), the bytes of its own chunk, and of each part the
+ * bytes and the reference, which is in a part of a lower number or in the item.
  */
 uint32_t item_nparts(const struct store *store, const struct mc_item *item);
 size_t item_own_bytes(const struct store *store, const struct mc_item *item);

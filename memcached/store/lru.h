@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * lru: the lists in which the items of a class wait for eviction, and what the class counts. Only
- * lists: who may go where is in reclaim.h.
+ * lists: reclaim.h decides which item goes where.
  *
  * hot takes new items, warm those that were read again, cold the rest and the victims, temp those
  * that expire soon. Without LRU segments all are in cold.

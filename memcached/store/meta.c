@@ -6,7 +6,10 @@
 #include "store/reclaim.h"
 #include "store/verbs.h"
 
-/* Of an item that is in the table; at one moment, so that the kernel sees both or neither. */
+/*
+ * Changes expiry and marks of an item that is in the table, at one moment: the kernel sees both or
+ * neither.
+ */
 static void change(struct mc_item *item, const struct table_spot *spot, rel_time expiry,
                    unsigned int marks)
 {

@@ -33,7 +33,7 @@ enum outcome {
     CHUNK_NO_SPARE, /* there is no chunk to move to */
 };
 
-/* Who has a chunk: an item, as itself or as a part. */
+/* The owner of a chunk: an item, as itself or as a part. */
 struct owner {
     struct mc_item *item;
     uint64_t hash;
@@ -463,8 +463,8 @@ void store_mover_stop(struct store *store)
 /* --- requests ------------------------------------------------------------------------ */
 
 /*
- * With flash storage the pool has all pages that classes may still take, as memcached's has: who
- * wants a class to have no more memory moves those away too.
+ * With flash storage the pool has all pages that classes may still take, as memcached's has: an
+ * operator who wants a class to have no more memory moves those away too.
  */
 uint32_t mover_pool(struct store *store)
 {

@@ -28,8 +28,8 @@
  * copy. That copy does not leave: before it answers, or marks the bucket as accessed, the reader
  * looks at the counter again. The old chunk is written to again only after slab_free and slab_alloc
  * (or page_enter and a carve), both behind table_end in this order: counter moved, release fence of
- * slab_alloc, new bytes. Who has read a new byte and then, after an acquire fence, reads the
- * counter, finds it moved. A page that changes its class adds nothing to this: the argument is
+ * slab_alloc, new bytes. A reader that has read a new byte and then, after an acquire fence, reads
+ * the counter, finds it moved. A page that changes its class adds nothing to this: the argument is
  * about bytes, not about chunks. And who comes to an overflow bucket or to the bucket of a split is
  * covered as before: the mover changes no bucket but the slot of the item.
  *

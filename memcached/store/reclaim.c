@@ -89,8 +89,8 @@ static enum step move(struct store *store, struct lru *lru, struct mc_item *item
 }
 
 /*
- * The same by S3-FIFO: hot is its small queue, from which an item that was read goes to cold, the
- * main queue, and another is evicted. In cold one that was read stays, as if it were new.
+ * Judges an item by S3-FIFO: hot is its small queue, from which an item that was read goes to cold,
+ * the main queue, and another is evicted. In cold one that was read stays, as if it were new.
  */
 static enum step judge_s3_fifo(struct store *store, struct lru *lru, struct mc_item *item,
                                uint64_t hash, const struct table_spot *spot, enum aim aim,

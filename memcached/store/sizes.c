@@ -36,7 +36,7 @@ int sizes_start(struct sizes *sizes)
         counts = calloc(sizes->nsteps, sizeof(*counts));
         if (!counts)
             return -ENOMEM;
-        /* Somebody else may have been faster. */
+        /* Another thread may have been faster. */
         if (!__atomic_compare_exchange_n(&sizes->counts, &none, counts, false, __ATOMIC_RELEASE,
                                          __ATOMIC_RELAXED))
             free(counts);

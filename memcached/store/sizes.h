@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sizes: how many linked items there are of each size, in steps of SIZES_STEP bytes. Counted only
- * while it is on: who adds an item asks sizes_on, and must remember that it did until it takes the
- * item off. Any thread, no lock.
+ * sizes: how many linked items there are of each size, in steps of SIZES_STEP bytes. Counts only
+ * while it is on: a thread that adds an item asks sizes_on, and must remember that it did until it
+ * takes the item off. Any thread, no lock.
  */
 #ifndef STORE_SIZES_H
 #define STORE_SIZES_H

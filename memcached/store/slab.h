@@ -103,7 +103,7 @@ void slab_count_table(struct slabs *slabs, const uint32_t *nbuckets, uint32_t nf
 unsigned int slab_class_of_size(const struct slabs *slabs, size_t size);
 /* A chunk, its bytes undefined but for the flags; 0: the class has none and gets no page. */
 uint32_t slab_alloc(struct slabs *slabs, unsigned int clsid);
-/* The same, but the class gets no page for it. */
+/* A chunk that the class has already: it gets no page for it. 0: it has none. */
 uint32_t slab_alloc_spare(struct slabs *slabs, unsigned int clsid);
 void slab_free(struct slabs *slabs, uint32_t ref);
 
@@ -145,7 +145,8 @@ bool slab_pool_give(struct slabs *slabs, unsigned int to);
 void slab_keep(struct slabs *slabs, unsigned int clsid, uint64_t nchunks);
 /* Lets classes ask for pages again after the provider had none. */
 void slab_retry(struct slabs *slabs);
-/* Maps memory for all pages of the limit, or only for the next ones (ahead of need). 0 or -errno.
+/*
+ * Maps memory for all pages of the limit, or only for the next ones (ahead of need). 0 or -errno.
  */
 int slab_prealloc(struct slabs *slabs);
 int slab_provide(struct slabs *slabs);

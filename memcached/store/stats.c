@@ -59,7 +59,10 @@ static void since_reset(struct store *store, struct local_counts *sum)
         sum->counts.classes[i & (MC_CLASSES - 1)].get_hits += sum->lru_hits[i];
 }
 
-/* The same of one class's LRU segments alone: to add up all counters takes longer than the rest. */
+/*
+ * Sums the hits of one class's LRU segments alone: adding up all counters takes longer than the
+ * rest.
+ */
 static void hits_since_reset(struct store *store, unsigned int clsid, struct store_class_stats *out)
 {
     uint64_t hits[LRU_SEGMENTS];
@@ -150,7 +153,7 @@ void store_stats(struct store *store, struct store_stats *out)
     out->lru_maintainer_juggles = get(&store->maintainer.njuggles);
     out->lru_crawler_starts = __atomic_load_n(&store->crawler.nstarts, __ATOMIC_RELAXED);
     out->lru_crawler_running = __atomic_load_n(&store->crawler.busy, __ATOMIC_RELAXED);
-    /* Of the slots, as memcached counts buckets; one of ours has eight. */
+    /* Counts slots, as memcached counts buckets; one of ours has eight. */
     out->hash_power_level = 31 - (uint32_t)__builtin_clz(nbuckets) + 3;
     out->hash_bytes = table_bytes(&store->table);
     out->hash_is_expanding = table_crowded(&store->table);

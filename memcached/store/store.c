@@ -61,7 +61,7 @@ static const char *check_config(const struct store_config *config)
     return NULL;
 }
 
-/* What of a limit is left for pages. */
+/* How much of a limit is left for pages. */
 static uint64_t limit_left(const struct store_config *config, uint64_t limit)
 {
     return limit > config->allocated_before ? limit - config->allocated_before : 0;

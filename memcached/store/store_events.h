@@ -28,9 +28,9 @@ struct store_item_event {
     int bucket; /* of extwrite, -1: none */
 };
 /*
- * Who receives the events. *wanted is the set of store_event_kind that somebody watches, atomic.
- * The functions are called from any thread and also under the store's locks, so they neither wait
- * nor allocate.
+ * The receiver of the events. *wanted is the set of store_event_kind that has watchers, atomic. The
+ * functions are called from any thread and also under the store's locks, so they neither wait nor
+ * allocate.
  */
 struct store_events {
     void *context;

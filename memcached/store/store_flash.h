@@ -39,9 +39,9 @@ struct store_flash_stats {
     uint64_t compact_lost, compact_rescues, compact_skipped;
     struct flash_stats files;
 };
-/* Of a store that has it. */
+/* Only for a store with flash storage. */
 void store_flash_stats(struct store *store, struct store_flash_stats *out);
-/* 0 without it. */
+/* 0 without flash storage. */
 uint32_t store_flash_npages(const struct store *store);
 void store_flash_page(struct store *store, uint32_t page, struct flash_page_stats *out);
 

@@ -2,7 +2,7 @@
 /*
  * store_items: the verbs: reading, writing and removing the items of a store.
  *
- * Which thread may call, who holds an item, and for how long: see store.h.
+ * Which thread may call, and how long an item is held: see store.h.
  */
 #ifndef STORE_STORE_ITEMS_H
 #define STORE_STORE_ITEMS_H
@@ -42,7 +42,7 @@ enum store_mode {
 
 /* The live item of the key, held; NULL: a miss, counted. */
 struct mc_item *store_get(struct store_local *local, struct slice key, rel_time now);
-/* The same, and its expiry becomes `expiry`. */
+/* store_get, and the item expires at `expiry` from now on. */
 struct mc_item *store_get_touch(struct store_local *local, struct slice key, rel_time expiry,
                                 rel_time now);
 void store_put(struct store_local *local, struct mc_item *item);
@@ -77,9 +77,9 @@ struct store_fetched {
 };
 
 /*
- * Of several clients that get a value which is stale, stored by vivify or about to expire, one wins
- * and is expected to store a new value. The item is held. NULL: *result says STORE_MISS or
- * STORE_NO_MEMORY.
+ * A get that elects: of several clients that get a value which is stale, stored by vivify or about
+ * to expire, one wins, and should store a new value. The item is held. NULL: *result says
+ * STORE_MISS or STORE_NO_MEMORY.
  */
 struct mc_item *store_fetch(struct store_local *local, struct slice key,
                             const struct store_fetch *how, rel_time now, struct store_fetched *out,
@@ -147,7 +147,7 @@ struct mc_item *store_reserve(struct store_local *local, struct slice key, uint3
                               rel_time expiry, size_t nvalue, rel_time now,
                               enum store_result *result);
 void store_discard(struct store_local *local, struct mc_item *item);
-/* The same for a value that the client sent malformed: it counts as a set of the class. */
+/* store_discard for a value that the client sent malformed: it counts as a set of the class. */
 void store_refuse(struct store_local *local, struct mc_item *item);
 /*
  * Makes a reserved item the value of its key, or for append and prepend a new item of both values.
@@ -219,7 +219,7 @@ struct store_number {
     rel_time old_expiry, expiry; /* before (0 if it was created) and after the touch */
     bool created;
 };
-/* The same; *out is written on STORE_DONE. */
+/* Adds to a number or subtracts from it; *out is written on STORE_DONE. */
 enum store_result store_count(struct store_local *local, struct slice key,
                               const struct store_delta *delta, rel_time now,
                               struct store_number *out);

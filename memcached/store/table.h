@@ -12,8 +12,8 @@
  * Each bucket of a chain but the last is full.
  *
  * The sequence counter is a seqlock for the kernel programs: the server's own threads read under
- * the stripe. Who changes an item's fields marked [k] while it is in the table does so between
- * table_begin and table_end.
+ * the stripe. A thread that changes an item's fields marked [k] while it is in the table does so
+ * between table_begin and table_end.
  */
 #ifndef STORE_TABLE_H
 #define STORE_TABLE_H

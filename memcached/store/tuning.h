@@ -30,7 +30,9 @@ static inline uint32_t tuned_temporary_ttl(const struct store *store)
     return __atomic_load_n(&store->config.tuning.temporary_ttl, __ATOMIC_RELAXED);
 }
 
-/* Of hot or warm: the share of its class, and the age relative to that of cold's tail. */
+/*
+ * The limits of hot or warm: its share of the class, and its age relative to that of cold's tail.
+ */
 static inline unsigned int tuned_pct(const struct store *store, enum lru_segment segment)
 {
     const struct store_tuning *tuning = &store->config.tuning;

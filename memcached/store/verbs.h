@@ -28,7 +28,7 @@ struct key {
 
 /* Takes the stripe and looks; key_close, or key_leave, gives the stripe back. */
 void key_open(struct store *store, struct slice name, rel_time now, struct key *key);
-/* The same; a dead item is removed and counted, and a live one has room for another holder. */
+/* key_open that removes and counts a dead item; a live one has room for another holder. */
 void key_open_live(struct store_local *local, struct slice name, rel_time now, struct key *key);
 /* May let the table grow. */
 void key_close(struct store *store, struct key *key);

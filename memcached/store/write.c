@@ -50,7 +50,7 @@ static enum lru_segment first_lru_segment(const struct store *store, const struc
     return LRU_HOT;
 }
 
-/* Of an item whose key was not there. */
+/* Where an item goes whose key is new. */
 static enum lru_segment new_lru_segment(struct store *store, const struct mc_item *item,
                                         uint64_t hash, rel_time now)
 {
@@ -62,7 +62,7 @@ static enum lru_segment new_lru_segment(struct store *store, const struct mc_ite
     return segment;
 }
 
-/* Of an item that takes the place of another with its key. */
+/* Where an item goes that takes the place of another with its key. */
 static enum lru_segment next_lru_segment(const struct store *store, const struct mc_item *item,
                                          const struct mc_item *old, rel_time now)
 {
@@ -265,7 +265,7 @@ static enum store_result commit(struct store_local *local, struct mc_item *item,
     key_close(store, &key);
     if (old)
         item_put(store, old);
-    /* What was not linked is still ours: the caller's item, or the joined one. */
+    /* An item that was not linked is still ours: the caller's, or the joined one. */
     if (stored && result != STORE_DONE)
         item_put(store, stored);
     if (stored != item)

@@ -25,7 +25,7 @@ SLOW = {"answers_for_the_stopped", "entries_never_swept", "any_source_into_the_r
 WITHOUT = {
     "that a container's root": "Docker permits it",
     "what rtnetlink says of filters on TC": "their names are shown before Linux 6.6 alone",
-    "that nobody else has the server's port": "other people's sources are patched",
+    "that no other process has the server's port": "other people's sources are patched",
     "that `bmc` ends with the server": "other people's sources are patched",
 }
 
