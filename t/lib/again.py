@@ -10,31 +10,24 @@ import tap
 E2E = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e")
 
 
-def _run(name, options):
+def _run(name, environment):
     return subprocess.run([sys.executable, os.path.join(E2E, name + ".t")],
-                          env=dict(os.environ, T_ARGS=options), stdout=subprocess.PIPE,
+                          env=dict(os.environ, **environment), stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, check=False)
 
 
-def _judge(name, options, done):
-    out = done.stdout.decode("latin-1")
-    skipped = re.search(r"^1\.\.0 # SKIP (.*)", out, re.M)
-    if skipped:
-        tap.skip_all(skipped.group(1))
-    wrong = re.findall(r"^not ok.*(?:\n#.*)*", out, re.M)
-    if not tap.ok(done.returncode == 0 and not wrong, "%s passes with %s" % (name, options)):
-        tap.diag("\n".join(wrong) or out[-1000:])
-
-
-def passes(name, options):
-    """The test t/e2e/NAME.t passes with T_ARGS=options. If it skips itself, so does this one."""
-    if not os.environ.get("T_ARGS"):
-        _judge(name, options, _run(name, options))
-
-
-def all_pass(names, options):
-    """The same for several tests, two of which run at a time: put the longest first."""
-    if os.environ.get("T_ARGS"):
+def all_pass(names, at_a_time=2, **environment):
+    """The tests t/e2e/NAME.t pass with this in their environment, as T_ARGS="-o drop_privileges",
+    unless it is in this one's: put the longest first. If one skips itself, so does this one."""
+    if any(key.startswith("T_") and os.environ.get(key) for key in environment):
         return
-    for name, done in zip(names, tap.at_once(lambda name: _run(name, options), names, 2)):
-        _judge(name, options, done)
+    words = " ".join("%s=%s" % pair for pair in environment.items())
+    for name, done in zip(names, tap.at_once(lambda name: _run(name, environment), names,
+                                             at_a_time)):
+        out = done.stdout.decode("latin-1")
+        skipped = re.search(r"^1\.\.0 # SKIP (.*)", out, re.M)
+        if skipped:
+            tap.skip_all(skipped.group(1))
+        wrong = re.findall(r"^not ok.*(?:\n#.*)*", out, re.M)
+        if not tap.ok(done.returncode == 0 and not wrong, "%s passes with %s" % (name, words)):
+            tap.diag("\n".join(wrong) or out[-1000:])

@@ -43,6 +43,15 @@ class Child:
         with open(self.log_path, "rb") as log:
             return log.read().decode("latin-1")
 
+    def status(self, key):
+        """A line of its status in /proc: "VmRSS" is its resident memory, in kB."""
+        with open("/proc/%d/status" % self.pid, encoding="ascii") as file:
+            return next(line.split()[1] for line in file if line.startswith(key + ":"))
+
+    def resident(self):
+        """Megabytes."""
+        return int(self.status("VmRSS")) >> 10
+
     def alive(self):
         return self.process.poll() is None
 

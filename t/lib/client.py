@@ -33,6 +33,12 @@ class Stream:
     def close(self):
         self.sock.close()
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
     def send(self, data):
         self.sock.sendall(data)
 

@@ -30,15 +30,7 @@ SHOW = int(os.environ.get("SHOW", "1"))
 
 def as_peer(start, *arguments, **options):
     """start(...) with the other program instead of the tested one."""
-    ours = os.environ.get("MEMCACHED")
-    os.environ["MEMCACHED"] = PEER
-    try:
-        return start(*arguments, **options)
-    finally:
-        if ours is None:
-            del os.environ["MEMCACHED"]
-        else:
-            os.environ["MEMCACHED"] = ours
+    return start(*arguments, executable=PEER, **options)
 
 
 def start_peer(**options):

@@ -86,15 +86,16 @@ def logged(process, words, times=1):
     return process.log().count(words)
 
 
-def _user_arguments(arguments):
+def user_arguments(arguments):
+    """Options that a server needs which root starts, beside these."""
     if os.geteuid() != 0 or any(a.startswith("-u") or a.startswith("--user") for a in arguments):
         return []
     return ["-u", USER]
 
 
-def command_line(arguments, namespace=None, prefix=()):
+def command_line(arguments, namespace=None, prefix=(), executable=None):
     enter = ["nsenter", "--net=/run/netns/" + namespace] if namespace else []
-    return enter + list(prefix) + [program()] + [str(a) for a in arguments]
+    return enter + list(prefix) + [executable or program()] + [str(a) for a in arguments]
 
 
 def run(*arguments, namespace=None, prefix=(), env=None, user=True, seconds=50,
@@ -104,7 +105,7 @@ def run(*arguments, namespace=None, prefix=(), env=None, user=True, seconds=50,
     """
     arguments = [str(a) for a in arguments]
     if user:
-        arguments += _user_arguments(arguments)
+        arguments += user_arguments(arguments)
     process = subprocess.Popen(command_line(arguments, namespace, prefix),
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, env={**os.environ, **(env or {})}, cwd=cwd)
@@ -136,12 +137,12 @@ class Server(child.Child):
 
     arguments: in addition to port, address, user and threads; plain=True passes them alone. binary:
     the arguments make it accept only binary over TCP. context: streams use TLS, as the arguments
-    configure the server; T_TLS does both (tls.py).
+    configure the server; T_TLS does both (tls.py). executable: in place of the tested program.
     """
 
     def __init__(self, *arguments, host="127.0.0.1", udp=True, threads=2, namespace=None,
                  prefix=(), env=None, plain=False, port=None, listen=None, unix=None,
-                 binary=False, context=None):
+                 binary=False, context=None, executable=None):
         self.host = host
         self.binary = binary
         self.context = context
@@ -155,9 +156,9 @@ class Server(child.Child):
             if "T_TLS" in os.environ and not unix and not context:
                 words, self.context = tls.everywhere()
                 arguments = words + arguments
-            arguments = (where + ["-t", str(threads)] + _user_arguments(arguments) + arguments)
+            arguments = (where + ["-t", str(threads)] + user_arguments(arguments) + arguments)
         arguments += os.environ.get("T_ARGS", "").split()
-        super().__init__(command_line(arguments, namespace, prefix), "the server", env)
+        super().__init__(command_line(arguments, namespace, prefix, executable), "the server", env)
         if not wait_for(self._answers, START_SECONDS):
             raise RuntimeError("the server does not answer: " + self.log())
 
@@ -188,8 +189,5 @@ class Server(child.Child):
 
     def stats(self, which=""):
         """Over a connection of its own."""
-        control = self.stream()
-        try:
+        with self.stream() as control:
             return control.stats(which)
-        finally:
-            control.close()

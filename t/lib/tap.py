@@ -214,8 +214,14 @@ def _on_end(signum, _frame):
     sys.exit(128 + signum)
 
 
-def run(seconds=CASE_SECONDS):
-    """Runs the cases in order and exits. An argument on the command line picks cases by name."""
+def run(seconds=CASE_SECONDS, ends=None):
+    """Runs the cases in order and exits. An argument on the command line picks cases by name. ends:
+    the server that all cases share."""
+    def it_ends_cleanly():
+        is_(ends.stop(), 0, "the server ends with status 0")
+
+    if ends:
+        case(it_ends_cleanly)
     seconds *= SLOW
     wanted = [c for c in _cases if len(sys.argv) < 2 or c.__name__ in sys.argv[1:]]
     signal.signal(signal.SIGALRM, _on_alarm)

@@ -219,8 +219,7 @@ int main(void)
     works("a program that includes the header compiles", os.environ.get("CC", "gcc").split()[0],
           "-Wall", "-Werror", "-I", os.path.join(OUT, "files/usr/include"), "-o", program, source)
     requests = subprocess.run([program], stdout=subprocess.PIPE, check=True).stdout
-    with server.Server() as memcached:
-        stream = memcached.stream()
+    with server.Server() as s, s.stream() as stream:
         stream.send(requests)
         replies = stream.exactly(24 + 24 + 4 + 2)
         tap.is_((replies[:8], replies[24:32], replies[-2:]),

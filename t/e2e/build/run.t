@@ -176,8 +176,7 @@ def the_unit_allows_what_the_kernel_path_needs():
     if not ROOT:
         tap.diag("not root: a capability cannot be taken away")
         return
-    with under_the_unit(*on_lo()) as memcached:
-        c = memcached.stream()
+    with under_the_unit(*on_lo()) as memcached, memcached.stream() as c:
         tap.is_(c.ask(b"set k 0 0 1\r\nv\r\n"), b"STORED\r\n",
                 "the server starts with the unit's capabilities and no others")
         with open("/proc/%d/status" % memcached.pid, encoding="utf-8") as status:

@@ -94,8 +94,7 @@ def the_option_alone_forbids_dumps(pair, path):
                         (("-X", "bmc=sv0"), "END"),
                         (("-X", "bmc=sv0", "-X"), "CLIENT_ERROR stats cachedump not allowed")):
         with start(path, *words, udp=False, env=FOUND, namespace=pair.server,
-                   host=pair.address()) as machine:
-            stream = machine.stream()
+                   host=pair.address()) as machine, machine.stream() as stream:
             tap.is_(stream.ask(b"stats cachedump 1 1\r\n").decode(), want + "\r\n",
                     "stats cachedump with %s" % (" ".join(words) or "no -X"))
             machine.kill()

@@ -34,7 +34,7 @@ def python_clients_of_debian():
 
 @sessions.everywhere
 def all_clients():
-    again.all_pass(["clients/sasl", "clients/tcp"], WORDS)
+    again.all_pass(["clients/sasl", "clients/tcp"], T_ARGS=WORDS)
 
 
 @tap.case

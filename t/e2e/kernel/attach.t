@@ -74,7 +74,6 @@ def served(machine, host, name):
 def stored(machine):
     control = machine.stream()
     control.set(b"k", b"v")
-    control.close()
 
 
 def lines(machine):

@@ -38,7 +38,6 @@ def send(machines, request):
     marker = udp.send(b"mn\r\n").to_bytes(2, "big")
     while not udp.recv_raw().startswith(marker):
         pass
-    udp.close()
 
 
 @tap.case
@@ -150,8 +149,7 @@ def the_command_bmc_and_a_signal_switch_the_kernel_path():
 
 @tap.case
 def without_a_kernel_path_there_is_nothing_to_switch():
-    with server.Server() as s:
-        c = s.stream()
+    with server.Server() as s, s.stream() as c:
         tap.is_(c.ask(b"bmc off\r\n"), b"ERROR\r\n", "the command is unknown")
         s.signal(signal.SIGUSR2)
         tap.ok(server.wait_for(lambda: "no kernel path to switch" in s.log()),

@@ -499,8 +499,7 @@ def replies_of_many(m):
 
 def resident(m):
     """Kilobytes of the server."""
-    with open("/proc/%d/status" % m.server.process.pid, encoding="ascii") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+    return int(m.server.status("VmRSS"))
 
 
 FLOOD, ENTRY = int(os.environ.get("FLOOD", "8000")), 216

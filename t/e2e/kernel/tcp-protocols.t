@@ -19,8 +19,7 @@ netns.enter(pair.server)
 
 @tap.case
 def gets_over_lo_are_answered_by_the_kernel():
-    with server.Server(*WORDS.split()) as one:
-        c = one.stream()
+    with server.Server(*WORDS.split()) as s, s.stream() as c:
         for _ in range(5):
             tap.is_(c.get(b"none"), None, "a get of a missing key is a miss")
         tap.ok(int(c.stats("bmc")["tcp_answered"]) >= 2, "the kernel answers some of them")
@@ -28,7 +27,7 @@ def gets_over_lo_are_answered_by_the_kernel():
 
 @tap.case
 def clients_cannot_tell_who_answers():
-    again.all_pass(["server/" + name for name in tap.some(NAMES, 4)], WORDS)
+    again.all_pass(["server/" + name for name in tap.some(NAMES, 4)], T_ARGS=WORDS)
 
 
 @tap.case

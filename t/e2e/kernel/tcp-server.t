@@ -75,7 +75,6 @@ def gets_are_answered():
     tap.is_(m.kernel_gives(c, b"get foo2\r\n", kernel.answer((b"foo2", b"new"))), True,
             "and gets the value that it has set")
     tap.is_(m.by_kernel(b"get foo\r\n"), (FOO, True), "over UDP the kernel answers too")
-    c.close()
 
 
 @tap.case
@@ -102,7 +101,6 @@ def what_is_answered_is_logged_and_counted():
     tap.ok(all(int(after[key]) > int(plain[key]) for key in keys[2:]),
            "plain stats count its bytes")
     tap.ok(int(rows["tcp_connections"]) >= 1, "connections are counted")
-    c.close()
 
 
 @tap.case
@@ -127,7 +125,6 @@ def reset_sets_them_back():
             {"tcp_answered": "0", "tcp_answered_xdp": "0", "tcp_answered_tc": "0"},
             "stats reset sets them to 0")
     tap.is_(m.kernel_gives(c, b"get foo\r\n", FOO), True, "they count again afterwards")
-    c.close()
 
 
 @tap.case
@@ -166,7 +163,6 @@ def the_server_can_ask_for_everything():
     c.send(b"get foo\r\n")
     m.tcp.set(b"seen", b"1")
     tap.ok(b"VALUE" not in c.until(b"key=seen"), "a watcher gets events, and no answer to a get")
-    c.close()
 
 
 def quiet_one(which):
@@ -388,8 +384,7 @@ def authentication():
     pair = netns.Pair()
     netns.enter(pair.client)
     with server.Server("-Y", users, "-X", "bmc=sv0,tcp=on", udp=False, namespace=pair.server,
-                       host=pair.address(), listen="0.0.0.0") as closed:
-        control = closed.stream()
+                       host=pair.address(), listen="0.0.0.0") as closed, closed.stream() as control:
         tap.is_(control.ask(login), b"STORED\r\n", "a client authenticates")
         control.set(b"foo", b"bar")
         c = closed.stream()
@@ -537,7 +532,6 @@ def detached_programs_are_attached_again():
     tap.is_([(c.get(b"later"), c.set(b"later", b"1")) for _ in range(20)],
             [(b"1", b"STORED\r\n")] * 20, "all that follows is answered as before")
     tap.is_(m.kernel_gives(c, b"get foo\r\n", FOO), True, "and by the kernel as well")
-    c.close()
 
 
 @tap.case

@@ -3,7 +3,6 @@
 """Authentication in the text protocol (-Y): the file, its reload, and connections that are not
 authenticated."""
 import os
-import re
 import signal
 import socket
 import struct
@@ -11,11 +10,11 @@ import threading
 
 import auth
 import binary as b
-import client
 import differential
 import server
 import tap
 import tls
+from daemon import Daemon
 
 UNKNOWN = b"CLIENT_ERROR unauthenticated\r\n"
 FAILURE = b"CLIENT_ERROR authentication failure\r\n"
@@ -53,11 +52,6 @@ def is_in(body, to=None):
 def until_in(body, to):
     """Waits until the file with this entry is read."""
     return server.wait_for(lambda: is_in(body, to))
-
-
-def resident(of=None):
-    with open("/proc/%d/status" % (of or memcached).pid, encoding="ascii") as file:
-        return int(re.search(r"VmRSS:\s+(\d+) kB", file.read()).group(1)) >> 10
 
 
 def drop(stream):
@@ -194,11 +188,11 @@ def endless_input():
     held = [memcached.stream() for _ in range(900)]
     for c in held:
         c.ask(b"get first\r\n")
-    before = resident()
+    before = memcached.resident()
     for c in held:
         c.send(b"set auth 0 0 4096\r\nuser")
     tap.ok(is_in(b"user pass"), "900 clients with half a token do not keep others from logging in")
-    grown = resident() - before
+    grown = memcached.resident() - before
     tap.ok(grown < 12, "900 clients with half a token take little memory: %d MB" % grown)
     for c in held:
         drop(c)
@@ -325,34 +319,19 @@ def options():
     with start("-B", "ascii") as one:
         tap.ok(is_in(b"user pass", one), "-B ascii is accepted")
     path = os.path.join(folder, "socket")
-    with server.Server("-Y", users, unix=path) as one:
-        c = one.stream()
+    with server.Server("-Y", users, unix=path) as s, s.stream() as c:
         tap.is_((c.ask(b"get k\r\n"), c.ask(token(b"user pass"))), (UNKNOWN, STORED),
                 "a unix socket requires authentication, too")
-    with open(os.path.join(folder, "pid"), "w", encoding="ascii") as file:
-        os.chmod(file.name, 0o666)
-    port = server.free_port()
-    here = os.getcwd()
-    os.chdir(folder)
-    try:
-        result = server.run("-d", "-Y", "users", "-p", port, "-l", "127.0.0.1", "-P", file.name)
-    finally:
-        os.chdir(here)
-    tap.is_(result, (0, "", ""), "a daemon with a relative path starts")
-    with open(file.name, encoding="ascii") as file:
-        pid = int(file.read())
-    try:
+    with Daemon("-Y", "users", cwd=folder) as daemon: # a relative path
         def ask(body):
-            return client.tcp("127.0.0.1", port).ask(token(body))
+            return daemon.stream().ask(token(body))
 
         tap.is_(ask(b"user pass"), STORED, "the daemon knows the users")
         auth.write(users, b"user:pass\nother:a:b\nlater:x\n")
-        os.kill(pid, signal.SIGHUP)
+        daemon.signal(signal.SIGHUP)
         tap.ok(server.wait_for(lambda: ask(b"later x") == STORED),
                "the daemon finds the file again at SIGHUP")
-    finally:
-        os.kill(pid, signal.SIGTERM)
-        auth.write(users, b"user:pass\nother:a:b\n")
+    auth.write(users, b"user:pass\nother:a:b\n")
 
 
 @tap.case

@@ -158,9 +158,4 @@ def replies_of_every_size():
         tap.ok(text.get(b"size") == value, "a set of %d bytes in one datagram" % size)
 
 
-@tap.case
-def it_ends_cleanly():
-    tap.is_(memcached.stop(), 0, "the server ends with status 0")
-
-
-tap.run()
+tap.run(ends=memcached)

@@ -101,8 +101,7 @@ def page_cache_is_free_memory():
     prefix = group.prefix()
     prefix[2] = prefix[2].replace(
         "exec", "dd if=/dev/zero of=%s bs=1M count=200 status=none && exec" % file)
-    with server.Server("-m", "48", prefix=prefix) as s:
-        c = s.stream()
+    with server.Server("-m", "48", prefix=prefix) as s, s.stream() as c:
         fill(c, 0, 100)
         tap.ok(room(c) >= 36, "-m 48 is reached beside a page cache that fills the cgroup (%d MB)"
                % room(c))

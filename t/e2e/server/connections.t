@@ -27,8 +27,7 @@ def version(other):
 
 @tap.case
 def one_too_many():
-    with server.Server("-c", "30", udp=False) as memcached:
-        control = memcached.stream()
+    with server.Server("-c", "30", udp=False) as memcached, memcached.stream() as control:
         control.ask(b"version\r\n")
         good, refused = [], None
         while refused is None and len(good) < 60:
@@ -70,8 +69,8 @@ def answered(others):
 
 @tap.case
 def without_maxconns_fast():
-    with server.Server("-c", "30", "-o", "no_maxconns_fast", udp=False) as memcached:
-        control = memcached.stream()
+    with server.Server("-c", "30", "-o", "no_maxconns_fast", udp=False) as memcached, \
+            memcached.stream() as control:
         others = [impatient(memcached) for _ in range(40)]
         for other in others:
             select.select([], [other], [])
@@ -156,8 +155,8 @@ def a_part_of_a_line_is_no_command_but_a_part_of_a_value_counts():
 @tap.uninterrupted(0.5)
 def the_time_of_a_dump_is_not_idle():
     items = b"".join(b"set %0240d 0 0 1 noreply\r\nv\r\n" % i for i in range(20000))
-    with server.Server("-m", "256", "-o", "idle_timeout=5") as memcached:
-        filling = memcached.stream()
+    with server.Server("-m", "256", "-o", "idle_timeout=5") as memcached, \
+            memcached.stream() as filling:
         filling.all(items)
         dumping = memcached.stream()
         dumping.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16) # the dump is 6 MB
@@ -206,8 +205,8 @@ def a_client_that_takes_long_to_read_is_not_idle():
 
 @tap.case
 def many_connections():
-    with server.Server("-c", "2000", threads=4, udp=False) as memcached:
-        control = memcached.stream()
+    with server.Server("-c", "2000", threads=4, udp=False) as memcached, \
+            memcached.stream() as control:
         control.set(b"k", b"v")
         others = [memcached.stream() for _ in range(400)]
         for other in others:
@@ -234,8 +233,7 @@ def read_buf_mem_limit():
     half += b"x " * ((30000 - len(half)) // 2)
     for threads, limit in ((1, 0), (1, 1), (2, 1)):
         with server.Server("-o", "read_buf_mem_limit=%d" % limit, threads=threads,
-                           udp=False) as other:
-            control = other.stream()
+                           udp=False) as other, other.stream() as control:
             clients = [other.stream() for _ in range(60)]
             for c in clients:
                 c.ask(b"version\r\n")
@@ -259,8 +257,7 @@ def read_buf_mem_limit():
 
 @tap.case
 def tcp_details():
-    with server.Server() as memcached:
-        c = memcached.stream()
+    with server.Server() as memcached, memcached.stream() as c:
         c.send(b"get none\r\n")
         c.sock.shutdown(socket.SHUT_WR)
         tap.is_(c.to_end(), b"END\r\n",
@@ -276,8 +273,7 @@ def tcp_details():
 
 @tap.case
 def ipv6():
-    with server.Server(host="::1") as memcached:
-        c = memcached.stream()
+    with server.Server(host="::1") as memcached, memcached.stream() as c:
         tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "TCP over IPv6")
         tap.is_(memcached.udp().ask(b"get k\r\n"), b"VALUE k 0 1\r\nv\r\nEND\r\n", "UDP over IPv6")
         tap.ok(any(v.startswith("tcp6:[::1]:") for v in memcached.stats("conns").values()),

@@ -2,23 +2,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # t/run: nice
 """lru_crawler with all its commands, and lru tune, mode and temp_ttl: answers, effects, dumps."""
-import os
 import re
 import socket
 import time
 import urllib.parse
 
+import differential
 import server
+import talk
 import tap
 
-PEER = os.environ.get("PEER", "/usr/bin/memcached")
 BUSY = b"BUSY currently processing crawler request\r\n"
 OFF = b"CLIENT_ERROR lru crawler disabled\r\n"
 BADCLASS = b"BADCLASS invalid class id\r\n"
 NOTSTARTED = b"NOTSTARTED no items to crawl\r\n"
-FORMAT = b"CLIENT_ERROR bad command line format\r\n"
-SHARES = b"ERROR hot and warm pcts must not exceed 80\r\n"
-FACTORS = b"ERROR hot/warm age factors must be greater than 0\r\n"
 OK, ERROR = b"OK\r\n", b"ERROR\r\n"
 
 memcached = server.Server("-m", "256")
@@ -62,34 +59,18 @@ def key_of(line):
 
 @tap.case
 def words():
-    answers(control, [
-        (b"lru_crawler", ERROR),
-        (b"lru_crawler x", ERROR),
-        (b"lru_crawler enable x", ERROR),
-        (b"lru_crawler enable noreply", ERROR),
-        (b"lru_crawler crawl", ERROR),
-        (b"lru_crawler crawl 1 2", ERROR),
-        (b"lru_crawler metadump", ERROR),
-        (b"lru_crawler metadump all noreply", ERROR),
-        (b"lru_crawler mgdump", ERROR),
-        (b"lru_crawler sleep", ERROR),
-        (b"lru_crawler sleep 1 2", ERROR),
-        (b"lru_crawler tocrawl", ERROR),
-        (b"lru_crawler a b c d e f g h", ERROR),
-        (b"LRU_CRAWLER enable", ERROR),
-        (b"lru_crawler sleep 1000001", b"CLIENT_ERROR sleep must be one second or less\r\n"),
-        (b"lru_crawler sleep 99999999999", b"CLIENT_ERROR sleep must be one second or less\r\n"),
-        (b"lru_crawler sleep -1", FORMAT),
-        (b"lru_crawler sleep abc", FORMAT),
-        (b"lru_crawler sleep 1x", FORMAT),
-        (b"lru_crawler sleep 1000000", OK),
-        (b"lru_crawler sleep 0", OK),
-        (b"lru_crawler tocrawl -1", FORMAT),
-        (b"lru_crawler tocrawl x", FORMAT),
-        (b"lru_crawler tocrawl 4294967295", OK),
-        (b"lru_crawler tocrawl 4294967296", FORMAT),
-        (b"lru_crawler tocrawl 0", OK),
-    ])
+    talk.alike(control, "ERROR", "lru_crawler", "lru_crawler x", "lru_crawler enable x",
+               "lru_crawler enable noreply", "lru_crawler crawl", "lru_crawler crawl 1 2",
+               "lru_crawler metadump", "lru_crawler metadump all noreply", "lru_crawler mgdump",
+               "lru_crawler sleep", "lru_crawler sleep 1 2", "lru_crawler tocrawl",
+               "lru_crawler a b c d e f g h", "LRU_CRAWLER enable")
+    talk.alike(control, "CLIENT_ERROR sleep must be one second or less",
+               "lru_crawler sleep 1000001", "lru_crawler sleep 99999999999")
+    talk.alike(control, "CLIENT_ERROR bad command line format", "lru_crawler sleep -1",
+               "lru_crawler sleep abc", "lru_crawler sleep 1x", "lru_crawler tocrawl -1",
+               "lru_crawler tocrawl x", "lru_crawler tocrawl 4294967296")
+    talk.alike(control, "OK", "lru_crawler sleep 1000000", "lru_crawler sleep 0",
+               "lru_crawler tocrawl 4294967295", "lru_crawler tocrawl 0")
 
 
 @tap.case
@@ -112,8 +93,8 @@ def classes():
 
 @tap.case
 def enable_and_disable():
-    with server.Server("-o", "lru_crawler_sleep=7,lru_crawler_tocrawl=8") as other:
-        connection = other.stream()
+    with server.Server("-o", "lru_crawler_sleep=7,lru_crawler_tocrawl=8") as other, \
+            other.stream() as connection:
         answers(connection, [(b"lru_crawler enable",
                               b"ERROR failed to start lru crawler thread\r\n"),
                              (b"lru_crawler disable", OK), (b"lru_crawler disable", OK),
@@ -130,16 +111,14 @@ def enable_and_disable():
         tap.is_(other.stats("settings")["lru_crawler"], "yes",
                 "stats settings shows that the crawler is on again")
         tap.ok("lru_crawler_starts" in other.stats(), "its statistics are back")
-    with server.Server("-o", "no_lru_crawler") as other:
-        connection = other.stream()
+    with server.Server("-o", "no_lru_crawler") as s, s.stream() as connection:
         answers(connection, [(b"lru_crawler crawl all", OFF), (b"lru_crawler enable", OK),
                              (b"lru_crawler metadump all", b"END\r\n")])
 
 
 @tap.case
 def dumps_can_be_disabled():
-    with server.Server("-X") as other:
-        connection = other.stream()
+    with server.Server("-X") as s, s.stream() as connection:
         answers(connection, [(b"lru_crawler metadump all", b"ERROR metadump not allowed\r\n"),
                              (b"lru_crawler mgdump all", b"ERROR metadump not allowed\r\n"),
                              (b"lru_crawler metadump x", b"ERROR metadump not allowed\r\n"),
@@ -174,8 +153,7 @@ def the_last_expires(connection):
 
 @tap.case
 def expired_items_are_freed():
-    with server.Server("-o", "no_lru_maintainer") as other:
-        connection = other.stream()
+    with server.Server("-o", "no_lru_maintainer") as other, other.stream() as connection:
         halves(connection)
         connection.set(b"b", b"b" * 500, exptime=-1)
         the_last_expires(connection)
@@ -205,8 +183,7 @@ def expired_items_are_freed():
 
 @tap.long_case
 def the_maintainer_starts_crawls():
-    with server.Server() as other:
-        connection = other.stream()
+    with server.Server() as other, other.stream() as connection:
         tap.ok(server.wait_for(lambda: other.stats()["lru_crawler_starts"] == "1"),
                "it starts one at once, as memcached's does")
         idle(other)
@@ -221,8 +198,7 @@ def the_maintainer_starts_crawls():
 
 @tap.case
 def watchers_see_crawls():
-    with server.Server("-o", "no_lru_maintainer") as other:
-        connection = other.stream()
+    with server.Server("-o", "no_lru_maintainer") as other, other.stream() as connection:
         watcher = other.stream()
         watcher.ask(b"watch sysevents\r\n")
         halves(connection)
@@ -236,8 +212,7 @@ def watchers_see_crawls():
 
 @tap.case
 def tocrawl_limits_a_crawl():
-    with server.Server("-o", "no_lru_maintainer") as other:
-        connection = other.stream()
+    with server.Server("-o", "no_lru_maintainer") as other, other.stream() as connection:
         fill(connection, b"k", range(1000))
         connection.ask(b"lru_crawler tocrawl 70\r\n")
         connection.ask(b"lru_crawler crawl all\r\n")
@@ -328,15 +303,9 @@ def keys_of_any_bytes():
 
 @tap.case
 def the_same_dump_as_memcached():
-    os.environ["MEMCACHED"], ours = PEER, os.environ.get("MEMCACHED")
-    try:
-        peer = server.Server("-o", "no_lru_maintainer")
-    finally:
-        os.environ.pop("MEMCACHED")
-        if ours:
-            os.environ["MEMCACHED"] = ours
     result = []
-    with server.Server("-o", "no_lru_maintainer") as other, peer:
+    with server.Server("-o", "no_lru_maintainer") as other, \
+            server.Server("-o", "no_lru_maintainer", executable=differential.PEER) as peer:
         for where in (other, peer):
             connection = where.stream()
             for n in range(3000):
@@ -383,8 +352,8 @@ def stuck_dump(where):
 
 @tap.case
 def a_client_that_does_not_read_its_dump():
-    with server.Server("-m", "256", "-o", "no_lru_maintainer", threads=1) as other:
-        connection = other.stream()
+    with server.Server("-m", "256", "-o", "no_lru_maintainer", threads=1) as other, \
+            other.stream() as connection:
         fill(connection, b"k", range(200000))
         sock = stuck_dump(other)
         server.wait_for(lambda: other.stats()["lru_crawler_starts"] == "1")
@@ -408,8 +377,8 @@ def a_client_that_does_not_read_its_dump():
 
 @tap.case
 def a_dump_that_nobody_reads_is_cut():
-    with server.Server("-m", "256", "-o", "no_lru_maintainer", threads=1) as other:
-        connection = other.stream()
+    with server.Server("-m", "256", "-o", "no_lru_maintainer", threads=1) as other, \
+            other.stream() as connection:
         fill(connection, b"k", range(200000))
         checked = ["0"]
 
@@ -429,8 +398,8 @@ def a_dump_that_nobody_reads_is_cut():
 
 @tap.case
 def an_interrupted_dump():
-    with server.Server("-m", "256", "-o", "no_lru_maintainer") as other:
-        connection = other.stream()
+    with server.Server("-m", "256", "-o", "no_lru_maintainer") as other, \
+            other.stream() as connection:
         fill(connection, b"k", range(200000))
         reader = other.stream()
         reader.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
@@ -451,35 +420,27 @@ def an_interrupted_dump():
 
 @tap.case
 def words_of_lru():
-    answers(control, [
-        (b"lru", ERROR), (b"lru x", ERROR), (b"lru x y", ERROR), (b"lru a b c d e f g h", ERROR),
-        (b"lru tune", ERROR), (b"lru tune 10", ERROR), (b"lru tune 10 20", ERROR),
-        (b"lru tune 10 20 0.1", ERROR),
-        (b"lru tune 10 20 0.1 2.0", OK),
-        (b"lru tune 10 20 0.1 2.0 5 6", OK),
-        (b"lru tune 10 20 0.1 2.0 noreply", b""),
-        (b"lru tune 0 20 0.1 2.0", OK), (b"lru tune 10 0 0.1 2.0", OK),
-        (b"lru tune 40 40 0.1 2.0", OK), (b"lru tune 79 1 0.1 2.0", OK),
-        (b"lru tune 40 41 0.1 2.0", SHARES), (b"lru tune 80 1 0.1 2.0", SHARES),
-        (b"lru tune 1 80 0.1 2.0", SHARES), (b"lru tune 4294967295 2 0.1 2", SHARES),
-        (b"lru tune 20 40 0 2", FACTORS), (b"lru tune 20 40 0.1 0", FACTORS),
-        (b"lru tune 20 40 -1 2", FACTORS), (b"lru tune 20 40 0.1 -2", FACTORS),
-        (b"lru tune 20 40 nan 2", FACTORS),
-        (b"lru tune a 40 0.1 2", ERROR), (b"lru tune 20 b 0.1 2", ERROR),
-        (b"lru tune 20 40 c 2", ERROR), (b"lru tune 20 40 0.1 d", ERROR),
-        (b"lru tune -5 40 0.1 2", ERROR), (b"lru tune 4294967296 1 0.1 2", SHARES),
-        (b"lru tune 20 40 0.1x 2", ERROR), (b"lru tune 20x 40 0.1 2", ERROR),
-        (b"lru tune 20 40 1e400 2", ERROR), (b"lru tune 20 40 " + b"1" * 500 + b" 2", ERROR),
-        (b"lru tune 20 40 1e3 inf", OK),
-        (b"lru mode", ERROR), (b"lru mode x", ERROR), (b"lru mode flat x", OK),
-        (b"lru mode segmented", OK), (b"lru mode flat noreply", b""),
-        (b"lru temp_ttl", ERROR), (b"lru temp_ttl x", ERROR), (b"lru temp_ttl 10x", ERROR),
-        (b"lru temp_ttl 0", OK), (b"lru temp_ttl 4294967295", OK),
-        (b"lru temp_ttl 4294967296", ERROR), (b"lru temp_ttl " + b"9" * 30, ERROR),
-        (b"lru temp_ttl -2147483649", OK), (b"lru temp_ttl 10 11", OK),
-        (b"lru mode segmented noreply", b""), (b"lru temp_ttl -1 noreply", b""),
-        (b"lru tune 20 40 0.2 2 noreply", b""),
-    ])
+    talk.alike(control, "ERROR", "lru", "lru x", "lru x y", "lru a b c d e f g h", "lru tune",
+               "lru tune 10", "lru tune 10 20", "lru tune 10 20 0.1", "lru tune a 40 0.1 2",
+               "lru tune 20 b 0.1 2", "lru tune 20 40 c 2", "lru tune 20 40 0.1 d",
+               "lru tune -5 40 0.1 2", "lru tune 20 40 0.1x 2", "lru tune 20x 40 0.1 2",
+               "lru tune 20 40 1e400 2", "lru tune 20 40 " + "1" * 500 + " 2", "lru mode",
+               "lru mode x", "lru temp_ttl", "lru temp_ttl x", "lru temp_ttl 10x",
+               "lru temp_ttl 4294967296", "lru temp_ttl " + "9" * 30)
+    talk.alike(control, "OK", "lru tune 10 20 0.1 2.0", "lru tune 10 20 0.1 2.0 5 6",
+               "lru tune 0 20 0.1 2.0", "lru tune 10 0 0.1 2.0", "lru tune 40 40 0.1 2.0",
+               "lru tune 79 1 0.1 2.0", "lru tune 20 40 1e3 inf", "lru mode flat x",
+               "lru mode segmented", "lru temp_ttl 0", "lru temp_ttl 4294967295",
+               "lru temp_ttl -2147483649", "lru temp_ttl 10 11")
+    talk.alike(control, "", "lru tune 10 20 0.1 2.0 noreply", "lru mode flat noreply",
+               "lru mode segmented noreply", "lru temp_ttl -1 noreply",
+               "lru tune 20 40 0.2 2 noreply")
+    talk.alike(control, "ERROR hot and warm pcts must not exceed 80", "lru tune 40 41 0.1 2.0",
+               "lru tune 80 1 0.1 2.0", "lru tune 1 80 0.1 2.0", "lru tune 4294967295 2 0.1 2",
+               "lru tune 4294967296 1 0.1 2")
+    talk.alike(control, "ERROR hot/warm age factors must be greater than 0", "lru tune 20 40 0 2",
+               "lru tune 20 40 0.1 0", "lru tune 20 40 -1 2", "lru tune 20 40 0.1 -2",
+               "lru tune 20 40 nan 2")
     with server.Server("-o", "no_lru_maintainer") as other:
         answers(other.stream(), [(b"lru mode flat", ERROR), (b"lru mode segmented", ERROR),
                                  (b"lru temp_ttl 5", ERROR), (b"lru tune 20 40 0.1 2", OK)])
@@ -487,8 +448,7 @@ def words_of_lru():
 
 @tap.case
 def settings_show_the_tuning():
-    with server.Server() as other:
-        connection = other.stream()
+    with server.Server() as other, other.stream() as connection:
 
         def settings(*names):
             now = other.stats("settings")
@@ -516,8 +476,7 @@ def number(where, segment, clsid=1):
 
 @tap.case
 def tuning_takes_effect():
-    with server.Server() as other:
-        connection = other.stream()
+    with server.Server() as other, other.stream() as connection:
         connection.ask(b"lru temp_ttl 60\r\n")
         connection.set(b"short", b"x", exptime=50)
         connection.set(b"long", b"x", exptime=500)
@@ -542,9 +501,4 @@ def tuning_takes_effect():
         tap.ok(number(other, "hot", 4) > 0, "in segmented mode new items go to hot")
 
 
-@tap.case
-def it_ends_cleanly():
-    tap.is_(memcached.stop(), 0, "the server ends with status 0")
-
-
-tap.run()
+tap.run(ends=memcached)

@@ -10,6 +10,7 @@ import again
 import child
 import server
 import tap
+from daemon import Daemon
 
 # These run again, some each day, with each of their servers behind the filter. T_ARGS does the same
 # for any tier.
@@ -65,25 +66,16 @@ def every_thread_is_behind_the_filter():
 def a_daemon_behind_the_filter():
     if not BUILT_IN:
         return
-    path, port = os.path.join(server.scratch(), "pid"), server.free_port()
-    status, out, error = server.run("-d", "-P", path, "-p", port, "-l", "127.0.0.1", "-o",
-                                    "drop_privileges")
-    tap.is_((status, out, error), (0, "", ""), "a daemon starts behind the filter")
-    with open(path, encoding="ascii") as file:
-        pid = int(file.read())
-    server.guard.add("pid", pid)
-    c = server.client.tcp("127.0.0.1", port)
-    tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "it serves")
-    os.kill(pid, 15)
-    tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % pid)), "SIGTERM ends the daemon")
-    server.guard.remove("pid", pid)
-    tap.ok(not os.path.exists(path), "its pid file is removed")
+    with Daemon("-o", "drop_privileges") as daemon:
+        tap.is_(daemon.stream().set(b"k", b"v"), b"STORED\r\n", "it serves behind the filter")
+    tap.ok(not os.path.exists(daemon.pid_path), "its pid file is removed")
 
 
 @tap.case
 def the_other_tests_pass_behind_the_filter():
     if BUILT_IN:
-        again.all_pass(["server/" + name for name in tap.some(AGAIN, 4)], "-o drop_privileges")
+        again.all_pass(["server/" + name for name in tap.some(AGAIN, 4)],
+                       T_ARGS="-o drop_privileges")
 
 
 tap.run(600)

@@ -31,8 +31,7 @@ def items_expire():
     tap.is_((c.get(b"never"), c.get(b"later")), (b"x", b"x"),
             "items of 0 and 1000 seconds do not expire")
     # Nothing else removes expired items here.
-    with server.Server("-o", "no_lru_maintainer,no_lru_crawler") as other:
-        d = other.stream()
+    with server.Server("-o", "no_lru_maintainer,no_lru_crawler") as other, other.stream() as d:
         d.set(b"one", b"x", exptime=1)
         tap.ok(server.wait_for(lambda: d.get(b"one") is None),
                "without maintainer an item expires")
@@ -188,8 +187,7 @@ def flush_all_refuses_bad_words():
 
 @tap.case
 def flush_all_without_cas():
-    with server.Server("-C") as other:
-        d = other.stream()
+    with server.Server("-C") as s, s.stream() as d:
         d.set(b"k", b"v")
         d.ask(b"flush_all\r\n")
         tap.is_(d.get(b"k"), None, "flush_all works under -C")
@@ -201,9 +199,4 @@ def flush_all_without_cas():
         tap.ok(invisible >= 1, "under -C an item set in the second of a flush_all is hidden")
 
 
-@tap.case
-def it_ends_cleanly():
-    tap.is_(memcached.stop(), 0, "the server ends with status 0")
-
-
-tap.run()
+tap.run(ends=memcached)

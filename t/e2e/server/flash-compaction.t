@@ -18,8 +18,7 @@ if not is_built_in():
 @tap.case
 def compaction_keeps_used_values():
     options = EAGER + ",ext_compact_under=100,ext_drop_under=0,ext_max_frag=0.9"
-    with Flash(options=options, size="12m") as s:
-        c = s.stream()
+    with Flash(options=options, size="12m") as s, s.stream() as c:
         keys = [key(i) for i in range(1500)]
         for k in keys:
             c.set(k, value(k, size=4000))
@@ -43,8 +42,7 @@ def half_deleted(options):
     where = server.scratch()
     with server.Server("-o", "ext_page_size=2,ext_wbuf_size=1,ext_path=%s/a:16m,ext_path=%s/b:24m,"
                        "ext_item_size=512,ext_item_age=0,%s" % (where, where, options),
-                       udp=False) as s:
-        c = s.stream()
+                       udp=False) as s, s.stream() as c:
         for i in range(6800):
             c.set(key(i), value(key(i), size=5000), exptime=200 if i % 2 else 0)
             if i % 500 == 0:
@@ -83,8 +81,7 @@ def half_empty_pages_are_reclaimed():
 @tap.case
 def compaction_drops_unread_values_on_request():
     options = EAGER + ",ext_compact_under=100,ext_drop_under=100,ext_max_frag=0"
-    with Flash(options=options, size="12m") as s:
-        c = s.stream()
+    with Flash(options=options, size="12m") as s, s.stream() as c:
         for i in range(1500):
             c.set(key(i), value(key(i), size=4000))
         s.spilled(1400)
@@ -104,8 +101,7 @@ def compaction_drops_unread_values_on_request():
 
 @tap.case
 def no_live_value_is_lost_by_default():
-    with Flash("-m", "16", options=None, page="ext_page_size=4") as s:
-        c = s.stream()
+    with Flash("-m", "16", options=None, page="ext_page_size=4") as s, s.stream() as c:
         for n in range(6000):
             generation, i = divmod(n, 1000)
             for k in (b"hot%d" % i, b"cold%d" % i)[:2 if generation == 0 else 1]:
@@ -127,8 +123,7 @@ def rules_that_change_while_the_server_runs():
     page = "ext_page_size=8,ext_wbuf_size=2,ext_threads=1,ext_io_depth=2,ext_item_size=512," \
            "ext_item_age=2,ext_recache_rate=10000,ext_max_frag=0.9,slab_automove=0," \
            "ext_compact_under=1"
-    with Flash("-m", "64", options=None, page=page) as s:
-        c = s.stream()
+    with Flash("-m", "64", options=None, page=page) as s, s.stream() as c:
         for i in range(4000):
             c.set(key(i), value(key(i), size=20000))
             if i % 1000 == 999:
@@ -174,8 +169,7 @@ def values_in_chunks_survive_compaction():
 
 @tap.case
 def a_burst_of_new_values_evicts_none():
-    with Flash("-m", "16", options=None, page="ext_page_size=4") as s:
-        c = s.stream()
+    with Flash("-m", "16", options=None, page="ext_page_size=4") as s, s.stream() as c:
         for n in range(0, 8000, 500):
             c.all(b"".join(b"set %s 0 0 5000 noreply\r\n%s\r\n" % (key(i), value(key(i), size=5000))
                            for i in range(n, n + 500)))
@@ -190,8 +184,7 @@ def a_burst_of_new_values_evicts_none():
 @tap.case
 def a_read_finds_no_memory_outside_the_limit():
     with Flash("-m", "64", "-I", "4m", "-o", "slab_automove=0", options=None, size="128m",
-               page="ext_page_size=8,ext_wbuf_size=8") as s:
-        c = s.stream()
+               page="ext_page_size=8,ext_wbuf_size=8") as s, s.stream() as c:
         large = value(b"large", size=3000000)
         c.set(b"large", large)
         c.ask(b"extstore item_age 0\r\n")

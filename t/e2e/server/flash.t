@@ -6,7 +6,6 @@ another value."""
 import atexit
 import os
 import random
-import signal
 import socket
 import subprocess
 import threading
@@ -15,6 +14,7 @@ import binary
 import client
 import server
 import tap
+from daemon import Daemon
 from flash import EAGER, SMALL, Flash, is_built_in, key, value
 
 if not is_built_in():
@@ -87,15 +87,9 @@ def a_failed_start_leaves_no_file():
 @tap.case
 def a_daemon_finds_a_relative_file():
     where = server.scratch()
-    port = server.free_port()
-    status, _, err = server.run("-d", "-P", where + "/pid", "-p", port, "-U", "0", "-l",
-                                "127.0.0.1", "-o", "ext_path=flash:64m",
-                                prefix=("env", "-C", where))
-    tap.is_((status, err), (0, ""), "a daemon with a relative file name starts")
-    tap.is_(os.stat(where + "/flash").st_mode & 0o777, 0o600,
-            "the file is created, readable by its owner only")
-    with open(where + "/pid", encoding="ascii") as file:
-        os.kill(int(file.read()), signal.SIGTERM)
+    with Daemon("-o", "ext_path=flash:64m", cwd=where):
+        tap.is_(os.stat(where + "/flash").st_mode & 0o777, 0o600,
+                "a file with a relative name is created, readable by its owner only")
 
 
 @tap.case
@@ -150,8 +144,7 @@ def statistics_are_there_only_with_flash():
 
 @tap.case
 def the_extstore_command():
-    with Flash(options=None) as s:
-        c = s.stream()
+    with Flash(options=None) as s, s.stream() as c:
         for word, given, name, shown in (
                 (b"item_size", b"600", "ext_item_size", "600"),
                 (b"item_age", b"30", "ext_item_age", "30"),
@@ -183,8 +176,7 @@ def the_extstore_command():
 
 @tap.case
 def values_are_read_from_buffer_page_cache_and_disk():
-    with Flash() as s:
-        c = s.stream()
+    with Flash() as s, s.stream() as c:
         keys = [key(i) for i in range(100)]
         for k in keys:
             c.set(k, value(k), flags=7)
@@ -233,8 +225,7 @@ def old_large_values_leave_memory():
 
 @tap.case
 def multi_gets_and_pipelines_keep_their_order():
-    with Flash() as s:
-        c = s.stream()
+    with Flash() as s, s.stream() as c:
         keys = [key(i) for i in range(60)]
         for k in keys:
             c.set(k, value(k))
@@ -269,8 +260,7 @@ def multi_gets_and_pipelines_keep_their_order():
 
 @tap.case
 def a_get_that_ends_in_a_bad_key_reads_nothing():
-    with Flash() as s:
-        c = s.stream()
+    with Flash() as s, s.stream() as c:
         for i in range(20):
             c.set(key(i), value(key(i)))
         tap.ok(s.spilled(20), "the values are on flash")
@@ -287,8 +277,7 @@ def a_get_that_ends_in_a_bad_key_reads_nothing():
 
 @tap.case
 def two_keys_many_times_in_one_get():
-    with Flash() as s:
-        c = s.stream()
+    with Flash() as s, s.stream() as c:
         for k in (b"a", b"b"):
             c.set(k, value(k, size=200))
         tap.ok(s.spilled(2), "two values are on flash")
@@ -305,8 +294,7 @@ def two_keys_many_times_in_one_get():
 def under_the_filter_of_system_calls():
     if not server.is_built_with("drop_privileges"):
         return tap.diag("this build has no filter")
-    with Flash("-o", "drop_privileges", options=EAGER + ",ext_threads=2") as s:
-        c = s.stream()
+    with Flash("-o", "drop_privileges", options=EAGER + ",ext_threads=2") as s, s.stream() as c:
         for i in range(50):
             c.set(key(i), value(key(i)))
         s.spilled(45)
@@ -318,8 +306,7 @@ def under_the_filter_of_system_calls():
 
 @tap.case
 def meta_and_binary_gets_read_flash():
-    with Flash() as s:
-        c = s.stream()
+    with Flash() as s, s.stream() as c:
         for i in range(40):
             c.set(key(i), value(key(i)), flags=3)
         tap.ok(s.spilled(35), "the values are on flash")
@@ -347,8 +334,7 @@ def meta_and_binary_gets_read_flash():
 
 @tap.case
 def commands_that_change_a_value_do_not_read_it():
-    with Flash() as s:
-        c = s.stream()
+    with Flash() as s, s.stream() as c:
         number = b"5".rjust(300)
         for i in range(20):
             c.set(key(i), value(key(i)))
@@ -398,8 +384,7 @@ def commands_that_change_a_value_do_not_read_it():
 
 @tap.case
 def unused_objects_are_not_counted():
-    with Flash() as s:
-        c = s.stream()
+    with Flash() as s, s.stream() as c:
         for i in range(1000):
             c.set(key(i), value(key(i), size=8000))
         tap.ok(s.spilled(900), "values are on flash")
@@ -445,8 +430,7 @@ def the_oldest_page_is_evicted():
 @tap.case
 def a_full_file_keeps_a_page_free():
     with Flash("-m", "64", "-o", "no_lru_crawler", options="ext_item_size=512,ext_item_age=0",
-               page="ext_page_size=8,ext_wbuf_size=2") as s:
-        c = s.stream()
+               page="ext_page_size=8,ext_wbuf_size=2") as s, s.stream() as c:
         for i in range(3000):
             c.set(key(i), value(key(i), size=20000))
             if i % 500 == 0:
@@ -470,8 +454,7 @@ def files_for_kinds_of_values():
     paths = ["ext_path=%s/%s:8m:%s" % (where, b, b)
              for b in ("default", "compact", "lowttl", "chunked")]
     with server.Server("-o", "%s,%s,%s,ext_low_ttl=1000" % (SMALL, ",".join(paths), EAGER),
-                       udp=False) as s:
-        c = s.stream()
+                       udp=False) as s, s.stream() as c:
         for i in range(60):
             c.set(b"long%d" % i, value(b"long%d" % i), exptime=5000)
             c.set(b"short%d" % i, value(b"short%d" % i), exptime=500)
@@ -487,8 +470,7 @@ def files_for_kinds_of_values():
 
 @tap.case
 def flash_holds_ten_times_the_memory():
-    with Flash("-m", "8", options="ext_item_size=300", size="128m") as s:
-        c = s.stream()
+    with Flash("-m", "8", options="ext_item_size=300", size="128m") as s, s.stream() as c:
         for n in range(0, 40000, 50):
             c.all(b"".join(b"set %s 0 0 2000 noreply\r\n%s\r\n" % (key(i), value(key(i)))
                            for i in range(n, n + 50)))
@@ -511,8 +493,7 @@ def flash_holds_ten_times_the_memory():
 
 @tap.case
 def a_truncated_file_gives_misses():
-    with Flash() as s:
-        c = s.stream()
+    with Flash() as s, s.stream() as c:
         for i in range(100):
             c.set(key(i), value(key(i)))
         s.spilled(90)
@@ -534,8 +515,7 @@ def a_truncated_file_gives_misses():
 
 @tap.case
 def changed_bytes_give_misses():
-    with Flash() as s:
-        c = s.stream()
+    with Flash() as s, s.stream() as c:
         for i in range(100):
             c.set(key(i), value(key(i)))
         s.spilled(90)
@@ -564,8 +544,7 @@ def changed_bytes_give_misses():
 @tap.case
 def memory_for_the_values_of_one_get_is_limited():
     with Flash("-m", "64", size="256m", options=EAGER, page="ext_page_size=4,ext_wbuf_size=4",
-               threads=1) as s:
-        c = s.stream()
+               threads=1) as s, s.stream() as c:
         for i in range(160):
             c.set(key(i), value(key(i), size=900000))
             if i % 8 == 0:
@@ -584,8 +563,7 @@ def memory_for_the_values_of_one_get_is_limited():
 @tap.case
 def values_are_read_into_memory_of_their_class():
     with Flash("-m", "64", "-o", "slab_automove=0", size="128m", options="ext_item_size=512",
-               page="ext_page_size=8") as s:
-        c = s.stream()
+               page="ext_page_size=8") as s, s.stream() as c:
         for i in range(130):
             c.set(key(i), value(key(i), size=557 << 10))
         c.ask(b"extstore item_age 0\r\n")
@@ -610,8 +588,7 @@ def values_are_read_into_memory_of_their_class():
 
 @tap.case
 def clients_that_disconnect_during_reads():
-    with Flash() as s:
-        c = s.stream()
+    with Flash() as s, s.stream() as c:
         for i in range(200):
             c.set(key(i), value(key(i)))
         s.spilled(190)

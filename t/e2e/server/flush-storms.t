@@ -36,8 +36,7 @@ def a_flush_frees_nothing():
         fill(c, 1000, b"new")
         tap.is_({c.get(b"k%d" % i) for i in range(1000)}, {b"new"},
                 "items stored afterwards are found")
-    with server.Server("-m", "256", threads=1) as m:
-        c = m.stream()
+    with server.Server("-m", "256", threads=1) as s, s.stream() as c:
         fill(c, KEYS)
         flush(c, 300)
         tap.ok(server.wait_for(lambda: c.stats()["curr_items"] == "0"),

@@ -3,7 +3,6 @@
 """The same hostile input in text, meta and binary, over TCP, a unix socket and UDP."""
 import os
 import random
-import re
 import socket
 import struct
 
@@ -52,11 +51,6 @@ ONCE = ([b"%s k 0 0 %s\r\nabc\r\n" % (verb, n) for verb in (b"set", b"append", b
          b.store("set", b"k", b"", nbody=0xffffffff), b.request("append", b"", nkey=65535)])
 
 
-def resident(memcached):
-    with open("/proc/%d/status" % memcached.pid, encoding="ascii") as file:
-        return int(re.search(r"VmRSS:\s+(\d+) kB", file.read()).group(1)) >> 10
-
-
 def throw(memcached, data):
     """Sends, reads a little, and leaves in one of three ways."""
     other = memcached.stream()
@@ -68,7 +62,6 @@ def throw(memcached, data):
         pass
     if rng.random() < 0.3 and other.sock.family != socket.AF_UNIX:
         other.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    other.close()
 
 
 def is_well(memcached, name):
@@ -79,8 +72,7 @@ def is_well(memcached, name):
     tap.is_(got, (b"STORED\r\n", b"yes", b"yes"), "%s: it serves" % name)
     tap.ok(server.wait_for(lambda: int(control.stats()["curr_connections"]) < 10),
            "no connection of them is left")
-    tap.ok(resident(memcached) < 300, "no memory is lost (%d MB)" % resident(memcached))
-    control.close()
+    tap.ok(memcached.resident() < 300, "no memory is lost (%d MB)" % memcached.resident())
 
 
 def storm(memcached, name):

@@ -17,8 +17,7 @@ rng = random.Random(18)
 
 @tap.case
 def values_around_half_a_page_and_the_limit():
-    with server.Server("-m", "128") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "128") as memcached, memcached.stream() as c:
         wrong = []
         for size in ([1 << n for n in range(10, 20)] +
                      [524288 + d for d in range(-200, 201, 20)] + [600000, 786432, 1000000] +
@@ -36,8 +35,7 @@ def values_around_half_a_page_and_the_limit():
 
 @tap.case
 def the_limit_can_be_raised():
-    with server.Server("-m", "256", "-I", "16m") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "256", "-I", "16m") as memcached, memcached.stream() as c:
         for size in (1048576, 1048577, 3000000, 8388608, 16000000):
             value = rng.randbytes(size)
             tap.is_(c.set(b"v", value), b"STORED\r\n", "-I 16m: %d bytes are stored" % size)
@@ -51,8 +49,7 @@ def the_limit_can_be_raised():
 def chunks_may_be_small():
     for largest, limit in ((2048, 1 << 20), (2048, 32 << 20), (16384, 1 << 20), (16384, 100 << 20)):
         with server.Server("-m", "300", "-I", limit, "-o",
-                           "slab_chunk_max=%d" % largest) as memcached:
-            c = memcached.stream()
+                           "slab_chunk_max=%d" % largest) as s, s.stream() as c:
             sizes = (largest, 300000, limit // 2, limit - 1000)
             values = [rng.randbytes(size) for size in sizes]
             got = [(c.set(b"v", v), c.get(b"v") == v) for v in values]
@@ -62,8 +59,7 @@ def chunks_may_be_small():
 
 @tap.case
 def the_limit_can_be_lowered():
-    with server.Server("-I", "1k", "-o", "slab_chunk_max=1") as memcached:
-        c = memcached.stream()
+    with server.Server("-I", "1k", "-o", "slab_chunk_max=1") as s, s.stream() as c:
         tap.is_(c.set(b"v", b"x" * 500), b"STORED\r\n", "-I 1k: 500 bytes are stored")
         tap.is_(c.set(b"v", b"x" * 1024), TOO_LARGE, "1024 bytes are too large")
         tap.is_(c.get(b"v"), None, "the key is missing")
@@ -71,8 +67,8 @@ def the_limit_can_be_lowered():
 
 @tap.case
 def every_command_on_a_chunked_value():
-    with server.Server("-m", "256", "-I", "4m", "-o", "slab_chunk_max=16384") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "256", "-I", "4m", "-o", "slab_chunk_max=16384") as memcached, \
+            memcached.stream() as c:
         for size in (20000, 100000, 1500000):
             first, second = rng.randbytes(size), rng.randbytes(size // 2)
             c.set(b"v", first, flags=9)
@@ -99,8 +95,7 @@ def every_command_on_a_chunked_value():
 
 @tap.case
 def incomplete_values():
-    with server.Server("-m", "256", "-I", "4m") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "256", "-I", "4m") as memcached, memcached.stream() as c:
         c.set(b"v", b"old")
         before = int(c.stats()["curr_connections"])
         for size in (100, 600000, 3000000):
@@ -123,8 +118,7 @@ def incomplete_values():
 
 @tap.case
 def overwriting_many_times_does_not_leak():
-    with server.Server("-m", "64") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "64") as memcached, memcached.stream() as c:
         for i in range(300):
             c.set(b"v", b"%d" % i * 200000)
         tap.is_(c.get(b"v"), b"299" * 200000, "of 300 values of 600 KB in 64 MB the last is found")

@@ -202,9 +202,4 @@ def bytes_of_a_key():
             b"STORED\r\nDELETED\r\n", "control and high bytes are accepted in a key")
 
 
-@tap.case
-def it_ends_cleanly():
-    tap.is_(memcached.stop(), 0, "the server ends with status 0")
-
-
-tap.run()
+tap.run(ends=memcached)

@@ -26,8 +26,7 @@ def fill(c, count, size, prefix=b"fill", every=None):
 
 @tap.case
 def without_the_maintainer_sets_free_dead_items():
-    with server.Server("-o", "no_modern") as memcached:
-        c = memcached.stream()
+    with server.Server("-o", "no_modern") as memcached, memcached.stream() as c:
 
         def reclaimed():
             return int(memcached.stats()["reclaimed"])
@@ -51,8 +50,8 @@ def without_the_maintainer_sets_free_dead_items():
 
 @tap.case
 def the_oldest_items_are_evicted():
-    with server.Server("-m", "6", "-o", "no_lru_maintainer,no_lru_crawler") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "6", "-o", "no_lru_maintainer,no_lru_crawler") as memcached, \
+            memcached.stream() as c:
         tap.is_(fill(c, 20000, 1000), b"STORED\r\n", "20 MB of items go into 6 MB")
         stats = memcached.stats()
         tap.ok(int(stats["evictions"]) > 10000, "evictions are counted")
@@ -66,8 +65,7 @@ def the_oldest_items_are_evicted():
 
 @tap.case
 def the_limit_with_segments():
-    with server.Server("-m", "8", threads=4) as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "8", threads=4) as memcached, memcached.stream() as c:
         tap.is_(fill(c, 40000, 1000), b"STORED\r\n", "40 MB of items go into 8 MB")
         stats = memcached.stats()
         tap.ok(int(stats["evictions"]) > 20000, "evictions are counted")
@@ -94,8 +92,7 @@ def items_that_are_read_are_kept():
 
 @tap.case
 def sizes_share_the_memory():
-    with server.Server("-m", "16") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "16") as memcached, memcached.stream() as c:
         for size in (50, 200, 1000, 5000, 20000):
             tap.is_(fill(c, 500, size, b"s%d-" % size), b"STORED\r\n",
                     "500 items of %d bytes are stored" % size)
@@ -106,8 +103,7 @@ def sizes_share_the_memory():
 
 @tap.case
 def large_values_are_evicted():
-    with server.Server("-m", "32") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "32") as memcached, memcached.stream() as c:
         tap.is_(fill(c, 200, 900000), b"STORED\r\n", "180 MB of values of 900 KB go into 32 MB")
         tap.is_(c.get(b"fill199"), b"x" * 900000, "the newest value is complete")
         tap.ok(int(memcached.stats()["evictions"]) > 100, "evictions are counted")
@@ -115,8 +111,7 @@ def large_values_are_evicted():
 
 @tap.case
 def without_evictions():
-    with server.Server("-m", "3", "-M") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "3", "-M") as memcached, memcached.stream() as c:
         stored = 0
         while c.set(b"m%d" % stored, b"x" * 1000) == b"STORED\r\n":
             stored += 1
@@ -135,8 +130,7 @@ def without_evictions():
 
 @tap.case
 def expired_items_make_room():
-    with server.Server("-m", "8") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "8") as memcached, memcached.stream() as c:
         for i in range(2000):
             c.send(b"set e%d 0 1 1000 noreply\r\n%s\r\n" % (i, b"x" * 1000))
         c.set(b"clock", b"x", exptime=1)
@@ -153,8 +147,7 @@ def expired_items_make_room():
 @tap.case
 def tiny_limits():
     for limit in ("2", "3", "4"):
-        with server.Server("-m", limit) as memcached:
-            c = memcached.stream()
+        with server.Server("-m", limit) as one, one.stream() as c:
             wrong = 0
             for i in range(3000):
                 wrong += c.set(b"t%d" % i, b"x" * (i % 900)) != b"STORED\r\n"
@@ -165,11 +158,7 @@ def tiny_limits():
 @tap.case
 def the_memory_grows_with_the_items():
     with server.Server("-m", "1024") as memcached:
-        def resident():
-            with open("/proc/%d/status" % memcached.pid, encoding="ascii") as file:
-                return int(re.search(r"VmRSS:\s+(\d+) kB", file.read()).group(1))
-
-        small = resident()
+        small = int(memcached.status("VmRSS"))
         tap.ok(small < 200000, "-m 1024 does not take its memory at the start (%d kB)" % small)
         c = memcached.stream()
         fill(c, 20000, 2000)

@@ -151,7 +151,6 @@ def hostile_lines():
     other = memcached.stream()
     tap.is_(other.to_end(b"mg " + b"k" * 100000), b"",
             "a line without an end closes the connection")
-    other.close()
 
 
 @tap.case
@@ -170,8 +169,7 @@ def connections_that_end_within_a_value():
 
 @tap.case
 def without_cas():
-    with server.Server("-C") as other:
-        d = other.stream()
+    with server.Server("-C") as s, s.stream() as d:
         tap.is_(d.all(b"ms k 2 c\r\nhi\r\nmg k c\r\n"), b"HD c0\r\nHD c0\r\n",
                 "under -C every id is 0")
 

@@ -228,23 +228,10 @@ def options_without_effect_are_warned_of():
 
 
 def settings(program, line):
-    os.environ["MEMCACHED"] = program
-    try:
-        memcached = server.Server(*line.split())
-        found = memcached.stats("settings")
-        memcached.kill()
-        return {key: value.replace("(null)", "NULL") for key, value in found.items()}
-    finally:
-        del os.environ["MEMCACHED"]
-
-
-def running(program, *words, **options):
-    """A server of that program."""
-    os.environ["MEMCACHED"] = program
-    try:
-        return server.Server(*words, **options)
-    finally:
-        del os.environ["MEMCACHED"]
+    memcached = server.Server(*line.split(), executable=program)
+    found = memcached.stats("settings")
+    memcached.kill()
+    return {key: value.replace("(null)", "NULL") for key, value in found.items()}
 
 
 def clients(rows):
@@ -255,7 +242,7 @@ def clients(rows):
 
 def sockets(program, *words, **options):
     """(curr_connections, sockets that stats conns shows), with one client."""
-    memcached = running(program, *words, **options)
+    memcached = server.Server(*words, executable=program, **options)
     c = memcached.stream()
     # The connection by which it was found to have started may not be gone yet.
     server.wait_for(lambda: clients(c.stats("conns")) == 1)
@@ -283,8 +270,9 @@ TEXT, BINARY = b"version\r\n" * 4, server.BINARY_NOOP
 def first_bytes(program, prefix, *options):
     """The first byte of a listener's answers to text and to a binary request; b"": it closes."""
     port, other, found = server.free_port(), server.free_port(), []
-    memcached = running(program, "-u", server.USER, "-l", "127.0.0.1:%d,%s127.0.0.1:%d" %
-                        (port, prefix, other), *options, plain=True, port=port)
+    memcached = server.Server("-u", server.USER, "-l", "127.0.0.1:%d,%s127.0.0.1:%d" %
+                              (port, prefix, other), *options, plain=True, port=port,
+                              executable=program)
     for request in TEXT, BINARY:
         with socket.create_connection(("127.0.0.1", other), 20) as client:
             client.sendall(request)

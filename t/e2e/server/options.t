@@ -184,35 +184,6 @@ def the_pid_file():
 
 
 @tap.case
-def a_daemon():
-    directory = server.scratch()
-    path, port = os.path.join(directory, "pid"), server.free_port()
-    status, out, error = server.run("-d", "-P", path, "-p", port, "-U", "0", "-l", "127.0.0.1")
-    tap.is_((status, out, error), (0, "", ""), "-d returns at once, without output")
-
-    def read_pid():
-        with open(path, encoding="ascii") as file:
-            return int(file.read() or 0)
-
-    tap.ok(server.wait_for(lambda: os.path.exists(path) and read_pid()), "its pid file is written")
-    pid = read_pid()
-    server.guard.add("pid", pid)
-    try:
-        tap.ok(server.wait_for(
-            lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0), "the daemon listens")
-        c = server.client.tcp("127.0.0.1", port)
-        tap.is_(c.stats()["pid"], str(pid), "the daemon has the pid of its file")
-        tap.is_(os.readlink("/proc/%d/cwd" % pid), "/", "its working directory is /")
-        tap.is_(os.readlink("/proc/%d/fd/2" % pid), "/dev/null", "its stderr is /dev/null")
-        tap.is_(os.getsid(pid), pid, "it leads a session of its own")
-    finally:
-        os.kill(pid, 15)
-    tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % pid)), "SIGTERM ends the daemon")
-    server.guard.remove("pid", pid)
-    tap.ok(not os.path.exists(path), "it removes the pid file")
-
-
-@tap.case
 def the_user():
     if not ROOT:
         return
@@ -290,8 +261,7 @@ def numbers_have_their_effect():
                     "%s is the table's size at the start" % arguments[1])
 
     def level_after(*arguments):
-        with server.Server("-o", "hashpower=12", *arguments) as memcached:
-            c = memcached.stream()
+        with server.Server("-o", "hashpower=12", *arguments) as s, s.stream() as c:
             c.send(b"".join(b"set k%05d 0 0 1 noreply\r\nx\r\n" % i for i in range(20000)))
             c.set(b"k", b"v")
             stats = c.stats()
@@ -345,14 +315,12 @@ def locked_memory_and_huge_pages():
     with server.Server() as memcached:
         tap.is_(of_its_own(memcached), [], "without -k no memory is locked")
     ignored = server.is_sanitized() # it makes mlockall do nothing
-    with server.Server("-k") as memcached:
-        c = memcached.stream()
+    with server.Server("-k") as memcached, memcached.stream() as c:
         tap.is_(c.set(b"k", b"v" * 100000), b"STORED\r\n", "-k serves")
         tap.ok(of_its_own(memcached) or "mlockall" in memcached.log() or ignored,
                "-k locks memory, or logs that it may not (%d kB)" % locked(memcached))
     if os.path.exists("/sys/kernel/mm/transparent_hugepage/enabled"):
-        with server.Server("-L", "-m", "64") as memcached:
-            c = memcached.stream()
+        with server.Server("-L", "-m", "64") as memcached, memcached.stream() as c:
             tap.is_(c.set(b"k", b"v"), b"STORED\r\n", "-L serves")
             tap.is_(c.get(b"k"), b"v", "the stored item is found")
     else:
@@ -379,8 +347,7 @@ def signals_end_the_server():
 
 @tap.case
 def sighup_does_not_end_it():
-    with server.Server() as memcached:
-        c = memcached.stream()
+    with server.Server() as memcached, memcached.stream() as c:
         c.set(b"k", b"v")
         for _ in range(3):
             memcached.signal(1)

@@ -10,6 +10,7 @@ import time
 
 import server
 import tap
+from daemon import Daemon
 
 LARGE = bytes(range(256)) * 9000
 
@@ -48,8 +49,7 @@ def check(c, what):
 @tap.case
 def items_are_kept_by_a_graceful_stop():
     path = memory_file()
-    with started(path) as memcached:
-        c = memcached.stream()
+    with started(path) as memcached, memcached.stream() as c:
         fill(c)
         gets = c.gets(b"key5")
         before = memcached.stats()
@@ -58,8 +58,7 @@ def items_are_kept_by_a_graceful_stop():
         tap.ok("Gracefully stopping" in memcached.log(), "the log says so")
     tap.ok(os.path.exists(path + ".meta"), "the metadata file exists")
     tap.is_(oct(os.stat(path + ".meta").st_mode & 0o777), "0o600", "only its owner may read it")
-    with started(path) as memcached:
-        c = memcached.stream()
+    with started(path) as memcached, memcached.stream() as c:
         after = memcached.stats()
         check(c, "after the restart")
         tap.is_(c.gets(b"key5"), gets, "CAS ids are the same")
@@ -86,8 +85,7 @@ def large_items_in_small_chunks_are_kept():
 @tap.case
 def times_count_while_the_server_is_stopped():
     path = memory_file()
-    with started(path) as memcached:
-        c = memcached.stream()
+    with started(path) as memcached, memcached.stream() as c:
         c.set(b"short", b"x", exptime=2)
         c.set(b"long", b"x", exptime=1000)
         c.set(b"never", b"x")
@@ -95,8 +93,7 @@ def times_count_while_the_server_is_stopped():
         begin = time.time()
         stopped(memcached)
     server.wait_for(lambda: time.time() > begin + 3)
-    with started(path) as memcached:
-        c = memcached.stream()
+    with started(path) as memcached, memcached.stream() as c:
         tap.is_(c.get(b"short"), None, "an item that expired meanwhile is gone")
         tap.is_(c.get(b"never"), b"x", "an item without expiry is kept")
         left = int(c.ask(b"mg long t\r\n").split(b" t")[1])
@@ -108,14 +105,12 @@ def times_count_while_the_server_is_stopped():
 @tap.case
 def flushed_items_stay_flushed():
     path = memory_file()
-    with started(path) as memcached:
-        c = memcached.stream()
+    with started(path) as memcached, memcached.stream() as c:
         c.set(b"before", b"x")
         c.ask(b"flush_all\r\n")
         c.set(b"after", b"y")
         stopped(memcached)
-    with started(path) as memcached:
-        c = memcached.stream()
+    with started(path) as memcached, memcached.stream() as c:
         tap.is_(c.get(b"before"), None, "an item from before the flush is gone")
         tap.is_(c.get(b"after"), b"y", "an item set after the flush is kept")
         c.ask(b"flush_all\r\n")
@@ -140,8 +135,7 @@ def any_other_end_keeps_nothing():
 @tap.case
 def shutdown_graceful_keeps_the_items():
     path = memory_file()
-    with started(path, "-A") as memcached:
-        c = memcached.stream()
+    with started(path, "-A") as memcached, memcached.stream() as c:
         c.set(b"foo", b"bar")
         c.to_end(b"shutdown graceful\r\n")
         tap.is_(memcached.wait(), 0, "shutdown graceful ends the server")
@@ -176,16 +170,14 @@ def a_file_that_does_not_fit_is_refused():
 @tap.case
 def what_commands_have_changed_loses_nothing():
     path = memory_file()
-    with started(path) as memcached:
-        c = memcached.stream()
+    with started(path) as memcached, memcached.stream() as c:
         for command in (b"lru mode flat", b"lru temp_ttl 100", b"lru tune 10 10 0.1 0.2",
                         b"cache_memlimit 32", b"slabs automove 0", b"lru_crawler disable",
                         b"stats sizes_enable", b"verbosity 1"):
             c.all(command + b"\r\n")
         fill(c)
         stopped(memcached)
-    with started(path) as memcached:
-        c = memcached.stream()
+    with started(path) as memcached, memcached.stream() as c:
         check(c, "after commands that change what options have set")
         tap.is_(memcached.stats("settings")["lru_segmented"], "yes", "the options are in force")
 
@@ -200,8 +192,7 @@ def a_corrupt_file_does_no_harm():
             stopped(memcached)
         with open(path + ".meta", "wb") as meta:
             meta.write(damage)
-        with started(path) as memcached:
-            c = memcached.stream()
+        with started(path) as memcached, memcached.stream() as c:
             tap.is_(c.get(b"foo"), None, "metadata %s: a clean cache" % what)
             tap.is_(c.set(b"foo", b"new"), b"STORED\r\n", "metadata %s: the server answers" % what)
     path = memory_file()
@@ -209,8 +200,7 @@ def a_corrupt_file_does_no_harm():
         fill(memcached.stream())
         stopped(memcached)
     os.truncate(path, 1 << 20)
-    with started(path) as memcached:
-        c = memcached.stream()
+    with started(path) as memcached, memcached.stream() as c:
         c.get(b"key5")
         fill(c)
         check(c, "a truncated memory file, then filled again")
@@ -229,8 +219,7 @@ def an_item_with_a_damaged_frame_is_left_out():
                ("a suffix of 30 bytes", b"k4 5 6\r\n", SUFFIX_LENGTH, b"\x1e"),
                ("a large value without a line end", LARGE[-300:] + b"\r\n", 300, b"xx"))
     path = memory_file()
-    with started(path) as memcached:
-        c = memcached.stream()
+    with started(path) as memcached, memcached.stream() as c:
         for i in range(7):
             c.set(b"k%d" % i, LARGE if i == 5 else b"value%d" % i, flags=5)
         stopped(memcached)
@@ -242,8 +231,7 @@ def an_item_with_a_damaged_frame_is_left_out():
             memory[at:at + len(damage)] = damage
         file.seek(0)
         file.write(memory)
-    with started(path) as memcached:
-        c = memcached.stream()
+    with started(path) as memcached, memcached.stream() as c:
         for i, (what, _, _, _) in enumerate(damages, 1):
             tap.is_(c.all(b"gets k%d\r\n" % i), b"END\r\n", what + ": the item is left out")
         tap.is_([c.get(b"k0"), c.get(b"k6")], [b"value0", b"value6"], "the others are kept")
@@ -267,17 +255,12 @@ def a_file_belongs_to_one_server():
 def a_daemon_finds_its_file_again():
     directory = server.scratch()
     for _ in range(2):
-        port = server.free_port()
-        status, _, err = server.run("-d", "-P", os.path.join(directory, "pid"), "-e", "memory",
-                                    "-p", port, "-l", "127.0.0.1", cwd=directory)
-        tap.is_(status, 0, "a relative path with -d " + err)
-        with open(os.path.join(directory, "pid"), encoding="ascii") as file:
-            pid = int(file.read())
-        c = server.client.tcp("127.0.0.1", port)
-        got = c.get(b"foo")
-        c.set(b"foo", b"bar")
-        os.kill(pid, signal.SIGUSR1)
-        tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % pid)), "the daemon ends")
+        with Daemon("-e", "memory", cwd=directory) as daemon: # a relative path
+            c = daemon.stream()
+            got = c.get(b"foo")
+            c.set(b"foo", b"bar")
+            daemon.signal(signal.SIGUSR1)
+            tap.ok(server.wait_for(daemon.is_gone), "SIGUSR1 ends it")
     tap.is_(got, b"bar", "the second daemon has the first one's item")
 
 
@@ -309,8 +292,7 @@ def a_full_file_system_is_like_a_full_cache():
             return tap.diag("no right to mount a file system")
         items = None
         for round_ in ("first", "second", "third"):
-            with started(path, "-m", "64") as memcached:
-                c = memcached.stream()
+            with started(path, "-m", "64") as memcached, memcached.stream() as c:
                 if items:
                     tap.is_(memcached.stats()["curr_items"], items,
                             "%s, the %s server has all items of the one before" % (size, round_))
@@ -340,8 +322,7 @@ def a_failed_start_loses_nothing():
 def a_changed_memory_limit_loses_nothing():
     for limit in (32, 128):
         path = memory_file()
-        with started(path) as memcached:
-            c = memcached.stream()
+        with started(path) as memcached, memcached.stream() as c:
             fill(c)
             tap.is_(c.ask(b"cache_memlimit %d\r\n" % limit), b"OK\r\n",
                     "cache_memlimit %d" % limit)
@@ -385,15 +366,13 @@ def the_file_is_on_disk_before_the_metadata():
 def a_full_file_evicts_in_lru_order():
     path = memory_file()
     value = b"v" * 1000
-    with started(path, "-m", "8") as memcached:
-        c = memcached.stream()
+    with started(path, "-m", "8") as memcached, memcached.stream() as c:
         for base in range(0, 20000, 1000):
             c.all(b"".join(b"set k%d 0 0 1000 noreply\r\n%s\r\n" % (i, value)
                            for i in range(base, base + 1000)))
         items = memcached.stats()["curr_items"]
         stopped(memcached)
-    with started(path, "-m", "8") as memcached:
-        c = memcached.stream()
+    with started(path, "-m", "8") as memcached, memcached.stream() as c:
         tap.is_(memcached.stats()["curr_items"], items, "all items of a full cache are kept")
         tap.is_(c.get(b"k19999"), value, "the newest item is found")
         c.all(b"".join(b"set n%d 0 0 1000 noreply\r\n%s\r\n" % (i, value) for i in range(1000)))

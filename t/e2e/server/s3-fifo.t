@@ -39,8 +39,7 @@ def settled(c):
 
 @tap.case
 def a_scan_evicts_nothing_that_was_read():
-    with server.Server("-m", "4", "-o", "s3_fifo") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "4", "-o", "s3_fifo") as memcached, memcached.stream() as c:
         tap.is_(popular(c), POPULAR, "keys are stored and read once")
         tap.ok(settled(c), "most of them are moved to cold")
         scan(c)
@@ -49,8 +48,7 @@ def a_scan_evicts_nothing_that_was_read():
         hot, warm, cold = segments(c)
         tap.is_((warm, cold), (0, POPULAR), "that is what cold has, and warm has nothing")
         tap.ok(hot > POPULAR, "hot has the rest")
-    with server.Server("-m", "4") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "4") as s, s.stream() as c:
         popular(c)
         scan(c)
         tap.is_(there(c), 0, "without the option one read does not save it")
@@ -58,8 +56,7 @@ def a_scan_evicts_nothing_that_was_read():
 
 @tap.case
 def who_comes_back_is_kept():
-    with server.Server("-m", "4", "-o", "s3_fifo") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "4", "-o", "s3_fifo") as s, s.stream() as c:
         scan(c)
         before = segments(c)[2]
         # me is no read, or the others would be moved to cold as well.
@@ -76,8 +73,7 @@ def who_comes_back_is_kept():
 
 @tap.case
 def the_lru_command_goes_before_it():
-    with server.Server("-m", "4", "-o", "s3_fifo") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "4", "-o", "s3_fifo") as one, one.stream() as c:
         tap.is_(c.stats("settings")["s3_fifo"], "yes", "stats settings shows it")
         tap.is_(c.ask(b"lru mode flat\r\n"), b"OK\r\n", "lru mode flat")
         popular(c)

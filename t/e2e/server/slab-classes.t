@@ -32,8 +32,7 @@ def class_of(memcached, key, nvalue):
 @tap.case
 def the_default_sizes():
     """Stores at least one item in each class, so that stats show it."""
-    with server.Server("-m", "1024") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "1024") as memcached, memcached.stream() as c:
         for number, size in enumerate(OURS, 1):
             c.set(b"k%d" % number, b"v" * (size - 53))
         c.set(b"large", b"v" * 600000)
@@ -102,8 +101,7 @@ def fill(c, count, start=0):
 @tap.case
 def a_full_class_evicts_one_for_each_set():
     for limit, room in ((3, 36), (4, 48)):
-        with server.Server("-m", limit) as memcached:
-            c = memcached.stream()
+        with server.Server("-m", limit) as s, s.stream() as c:
             tap.ok(fill(c, room), "-m %d holds %d values of 66,560 bytes" % (limit, room))
             tap.is_(c.stats()["evictions"], "0", "it holds them without an eviction")
             fill(c, 40, room)
@@ -116,8 +114,7 @@ def a_full_class_evicts_one_for_each_set():
 @tap.case
 def every_class_gets_a_page():
     """Also with the smallest limit each class may have its first page."""
-    with server.Server("-m", "2") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "2") as s, s.stream() as c:
         wrong = [size for size in SIZES[:30] if c.set(b"k%d" % size, b"v" * (size - 70 if size > 96
                                                                          else 1)) != b"STORED\r\n"]
         tap.is_(wrong, [], "-m 2: an item in each of 30 classes is stored")
@@ -127,8 +124,7 @@ def every_class_gets_a_page():
 def other_geometries():
     for arguments, first, most in ((("-f", "2"), 88, 20), (("-n", "500"), 544, 40),
                                    (("-o", "slab_sizes=100-500-1000"), 104, 4)):
-        with server.Server(*arguments) as memcached:
-            c = memcached.stream()
+        with server.Server(*arguments) as memcached, memcached.stream() as c:
             c.set(b"k", b"v")
             slabs = c.stats("slabs")
             tap.is_(slabs["1:chunk_size"], str(first),
@@ -137,8 +133,7 @@ def other_geometries():
             numbers = {int(k.split(":")[0]) for k in c.stats("slabs") if k.endswith("chunk_size")}
             tap.ok(max(numbers) <= most, "there are no more classes than expected")
     for given in 16384, 16:
-        with server.Server("-o", "slab_chunk_max=%d" % given) as memcached:
-            c = memcached.stream()
+        with server.Server("-o", "slab_chunk_max=%d" % given) as memcached, memcached.stream() as c:
             c.set(b"k", b"v" * 100000)
             sizes = [int(v) for k, v in c.stats("slabs").items() if k.endswith("chunk_size")]
             tap.is_(max(sizes), 16384, "slab_chunk_max=%d is read as bytes or kilobytes" % given)
@@ -149,13 +144,11 @@ def other_geometries():
 
 @tap.case
 def limits_from_tiny_to_huge():
-    with server.Server("-m", "4098") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "4098") as memcached, memcached.stream() as c:
         tap.is_(c.stats()["limit_maxbytes"], str(4098 << 20), "-m 4098 is not cut to 32 bits")
         tap.is_(c.stats("settings")["maxbytes"], str(4098 << 20), "stats settings shows it")
         tap.ok(fill(c, 20) and len(c.get(b"key19")) == 66560, "it stores and returns values")
-    with server.Server("-m", "2", "-M") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "2", "-M") as s, s.stream() as c:
         answers = {c.set(b"k%d" % i, b"v" * 16384) for i in range(200)}
         tap.is_(answers, {b"STORED\r\n", b"SERVER_ERROR out of memory storing object\r\n"},
                 "-M -m 2 stores until it is full, and then answers with an error")

@@ -69,8 +69,7 @@ def moved(c, words):
 
 @tap.case
 def answers():
-    with server.Server("-m", "64") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "64") as one, one.stream() as c:
         fill(c, range(100), LARGE)
         dialogue = (
             (b"slabs", b"ERROR\r\n"), (b"slabs reassign", b"ERROR\r\n"),
@@ -102,8 +101,7 @@ def answers():
 
 @tap.case
 def without_the_mover():
-    with server.Server("-m", "64", "-o", "no_slab_reassign") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "64", "-o", "no_slab_reassign") as s, s.stream() as c:
         fill(c, range(100), LARGE)
         tap.is_(c.ask(b"slabs reassign 30 0\r\n"), OFF, "without slab_reassign no page is moved")
         tap.is_(c.ask(b"slabs automove 1\r\n"), b"OK\r\n", "automove can be set, without effect")
@@ -111,8 +109,7 @@ def without_the_mover():
 
 @tap.case
 def a_page_is_moved():
-    with server.Server("-m", "64", "-o", "slab_automove=0") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "64", "-o", "slab_automove=0") as memcached, memcached.stream() as c:
         watcher = memcached.stream()
         watcher.ask(b"watch sysevents\r\n")
         fill(c, range(180), LARGE)
@@ -140,8 +137,7 @@ def a_page_is_moved():
 
 @tap.case
 def any_class():
-    with server.Server("-m", "64", "-o", "slab_automove=0") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "64", "-o", "slab_automove=0") as one, one.stream() as c:
         fill(c, range(40), LARGE)
         fill(c, range(3000), 1000, b"s")
         before = {n: pages(c, n) for n in (LARGE_CLASS, 12)}
@@ -154,8 +150,8 @@ def any_class():
 @tap.case
 def large_values_move_in_parts():
     size = 900000
-    with server.Server("-m", "128", "-o", "slab_automove=0,slab_chunk_max=65536") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "128", "-o", "slab_automove=0,slab_chunk_max=65536") as s, \
+            s.stream() as c:
         fill(c, range(40), size)
         delete(c, range(0, 40, 2))
         largest = max(int(key.split(":")[0]) for key in c.stats("slabs") if ":" in key)
@@ -189,8 +185,7 @@ def a_slow_reader_gets_its_value():
 
 @tap.case
 def a_full_class_evicts():
-    with server.Server("-m", "10", "-o", "slab_automove=0") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "10", "-o", "slab_automove=0") as s, s.stream() as c:
         fill(c, range(180), LARGE)
         before = number(c, "evictions")
         tap.ok(moved(c, b"30 1"), "a page of a full class is moved")
@@ -205,8 +200,7 @@ def a_full_class_evicts():
 def one_page_moves_at_the_limit():
     """The second class gets its first page when the first one has all of the limit."""
     for limit in (8, 64):
-        with server.Server("-m", str(limit), "-o", "slab_automove=0") as memcached:
-            c = memcached.stream()
+        with server.Server("-m", str(limit), "-o", "slab_automove=0") as one, one.stream() as c:
             fill(c, range(limit * 17), LARGE)
             fill(c, range(4), 18500, b"s")
             before = {n: pages(c, n) for n in (25, LARGE_CLASS)}
@@ -221,8 +215,7 @@ def one_page_moves_at_the_limit():
 @tap.case
 def automove_fills_the_pool():
     """As in memcached's own suite: more than 24 pages after deletes."""
-    with server.Server("-m", "60") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "60") as one, one.stream() as c:
         fill(c, range(40 * 15), LARGE)
         delete(c, range(40 * 15))
         tap.ok(server.wait_for(lambda: number(c, "slab_global_page_pool") > 24),
@@ -237,8 +230,8 @@ def automove_fills_the_pool():
 
 @tap.case
 def automove_by_age():
-    with server.Server("-m", "16", "-o", "slab_automove=1,slab_automove_window=3") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "16", "-o", "slab_automove=1,slab_automove_window=3") as one, \
+            one.stream() as c:
         fill(c, range(16 * 15), LARGE)
         stored = 0
 
@@ -254,8 +247,7 @@ def automove_by_age():
 
 @tap.case
 def automove_at_each_eviction():
-    with server.Server("-m", "16", "-o", "slab_automove=2") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "16", "-o", "slab_automove=2") as one, one.stream() as c:
         fill(c, range(16 * 15), LARGE)
 
         def grown():
@@ -271,8 +263,7 @@ def automove_at_each_eviction():
 
 @tap.case
 def the_limit_can_be_lowered_and_raised():
-    with server.Server("-m", "64") as memcached:
-        c = memcached.stream()
+    with server.Server("-m", "64") as s, s.stream() as c:
 
         def malloced():
             return number(c, "total_malloced", "slabs") >> 20

@@ -38,8 +38,7 @@ def option(sock, name, level=socket.SOL_SOCKET):
 
 @tap.case
 def connections():
-    with server.Server(threads=2) as memcached:
-        c = memcached.stream()
+    with server.Server(threads=2) as memcached, memcached.stream() as c:
         c.ask(b"version\r\n")
         mine = c.sock.getsockname()
         ours = [s for s in borrowed(memcached) if s.type == socket.SOCK_STREAM and

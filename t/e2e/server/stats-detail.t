@@ -8,8 +8,8 @@ import threading
 import binary
 import server
 import tap
+from differential import PEER
 
-PEER = os.environ.get("PEER", "/usr/bin/memcached")
 END = b"END\r\n"
 DUMP = b"stats detail dump\r\n"
 
@@ -49,18 +49,6 @@ BINARY = (binary.request("get", b"p:a"), binary.store("set", b"p:a", b"1"),
           binary.request("stat", b"detail on"))
 
 
-def peer():
-    """Debian's memcached as a server."""
-    mine = os.environ.get("MEMCACHED")
-    os.environ["MEMCACHED"] = PEER
-    try:
-        return server.Server("-D", ":")
-    finally:
-        os.environ.pop("MEMCACHED")
-        if mine:
-            os.environ["MEMCACHED"] = mine
-
-
 def counted(connection, request):
     """The answer, and the counts, their lines sorted."""
     connection.all(b"stats reset\r\nstats detail on\r\n")
@@ -79,7 +67,7 @@ def binary_counted(memcached, request):
 
 @tap.case
 def prefixes_are_counted_as_memcached_counts():
-    with server.Server() as ours, peer() as theirs:
+    with server.Server() as ours, server.Server("-D", ":", executable=PEER) as theirs:
         for request in COUNTED:
             a, b = (counted(s.stream(), request) for s in (ours, theirs))
             tap.is_(a, b, "as memcached: %r" % request[:50])
@@ -102,8 +90,7 @@ def prefixes(connection):
 
 @tap.case
 def the_switches():
-    with server.Server() as memcached:
-        c = memcached.stream()
+    with server.Server() as memcached, memcached.stream() as c:
         tap.is_(c.all(b"get p:a\r\n" + DUMP), END + END, "detail is off at first")
         tap.is_(c.all(b"stats detail on\r\n"), b"OK\r\n", "on")
         tap.is_(c.stats("settings")["detail_enabled"], "yes", "stats settings shows yes")
@@ -117,8 +104,7 @@ def the_switches():
         tap.is_(c.stats("settings")["detail_enabled"], "no", "stats settings shows no")
         tap.is_(c.all(b"stats reset\r\n" + DUMP), b"RESET\r\n" + END,
                 "stats reset clears the counts")
-    with server.Server("-D", "/") as memcached:
-        c = memcached.stream()
+    with server.Server("-D", "/") as s, s.stream() as c:
         tap.is_(c.all(b"get a/b:c\r\n" + DUMP),
                 END + b"PREFIX a get 1 hit 0 set 0 del 0\r\n" + END,
                 "-D / turns detail on at the start")
@@ -129,8 +115,7 @@ def the_switches():
 
 @tap.case
 def settings_show_changes():
-    with server.Server() as memcached:
-        c = memcached.stream()
+    with server.Server() as s, s.stream() as c:
         c.all(b"stats sizes_enable\r\ncache_memlimit 100\r\n")
         settings = c.stats("settings")
         tap.is_((settings["track_sizes"], settings["maxbytes"]), ("yes", str(100 << 20)),
@@ -161,8 +146,7 @@ def many_clients_lose_no_count():
 
 @tap.case
 def unlimited_prefixes():
-    with server.Server("-D", ":") as memcached:
-        c = memcached.stream()
+    with server.Server("-D", ":") as memcached, memcached.stream() as c:
         for start in range(0, 60000, 500):
             c.all(b"".join(b"get %0200d:x\r\n" % i for i in range(start, start + 500)))
         rows = prefixes(c)
@@ -174,8 +158,7 @@ def unlimited_prefixes():
 
 @tap.case
 def cachedump():
-    with server.Server() as memcached:
-        c = memcached.stream()
+    with server.Server() as memcached, memcached.stream() as c:
         c.set(b"a", b"abc")
         c.set(b"b", b"x" * 5, exptime=2000000000)
         c.set(b"c", b"", exptime=-1)
@@ -235,8 +218,7 @@ def cachedump_beside_writers():
 
 @tap.case
 def sizes():
-    with server.Server() as memcached:
-        c = memcached.stream()
+    with server.Server() as s, s.stream() as c:
         c.set(b"before", b"1")
         tap.is_(c.all(b"stats sizes_enable\r\n"), b"STAT sizes_status enabled\r\n",
                 "sizes_enable answers one line without END")

@@ -66,8 +66,7 @@ def chosen(template, options):
 @tap.case
 def keys_under_each_option():
     for arguments, options, count in FORMS:
-        with server.Server(*arguments) as memcached:
-            c = memcached.stream()
+        with server.Server(*arguments) as memcached, memcached.stream() as c:
             name = " ".join(arguments) or "no option"
             keys = [key for key, _ in c.stats_list()]
             tap.is_(keys, chosen(STATS, options), "stats, %s: the keys in their order" % name)
@@ -93,8 +92,7 @@ def keys_under_each_option():
 @tap.case
 def the_forms_of_values():
     """yes or no, on or off, NULL, %.2f, and seconds with six digits."""
-    with server.Server() as memcached:
-        c = memcached.stream()
+    with server.Server() as memcached, memcached.stream() as c:
         settings = c.stats("settings")
         for key, want in (("evictions", "on"), ("cas_enabled", "yes"), ("track_sizes", "no"),
                           ("domain_socket", "NULL"), ("growth_factor", "1.25"),
@@ -129,8 +127,7 @@ def grown(c, request):
 
 @tap.case
 def what_each_command_counts():
-    with server.Server("-o", "no_lru_maintainer,no_lru_crawler", threads=1) as memcached:
-        c = memcached.stream()
+    with server.Server("-o", "no_lru_maintainer,no_lru_crawler", threads=1) as s, s.stream() as c:
         c.all(b"set n 0 0 1\r\n1\r\n")
         for request, want in (
                 (b"get n\r\n", dict(cmd_get=1, get_hits=1)),
@@ -164,8 +161,8 @@ def what_each_command_counts():
 
 @tap.case
 def counts_of_a_class():
-    with server.Server("-o", "no_lru_maintainer,no_lru_crawler", threads=1) as memcached:
-        c = memcached.stream()
+    with server.Server("-o", "no_lru_maintainer,no_lru_crawler", threads=1) as one, \
+            one.stream() as c:
         c.set(b"n", b"5")
         c.all(b"get n\r\nget none\r\ngat 0 n\r\ntouch n 0\r\nincr n 1\r\ndecr n 1\r\n"
               b"cas n 0 0 1 1\r\n5\r\nset m 0 0 1\r\n1\r\ndelete m\r\n")
@@ -191,8 +188,7 @@ def state(c, sock):
 
 @tap.case
 def the_states_of_connections():
-    with server.Server(threads=2) as memcached:
-        c = memcached.stream()
+    with server.Server(threads=2) as memcached, memcached.stream() as c:
         c.set(b"large", b"v" * 1000000)
         tap.is_(state(c, c.sock), "conn_parse_cmd", "a connection that asks is in conn_parse_cmd")
         tap.is_([v for v in c.stats("conns").values() if v == "conn_listening"],
@@ -215,8 +211,7 @@ def connections_of_every_kind():
     with server.Server(unix=path) as memcached:
         values = memcached.stream().stats("conns")
         tap.ok(("unix:" + path) in values.values(), "unix:PATH")
-    with server.Server(host="::1", threads=1) as memcached:
-        c = memcached.stream()
+    with server.Server(host="::1", threads=1) as memcached, memcached.stream() as c:
         values = c.stats("conns")
         tap.ok("udp6:[::1]:%d" % memcached.port in values.values(), "udp6:[A]:P")
         tap.ok("tcp6:[::1]:%d" % c.sock.getsockname()[1] in values.values(), "tcp6:[A]:P")
@@ -226,8 +221,7 @@ def connections_of_every_kind():
 
 @tap.case
 def answers_of_other_forms():
-    with server.Server() as memcached:
-        c = memcached.stream()
+    with server.Server() as memcached, memcached.stream() as c:
         usage = b"CLIENT_ERROR usage: stats detail on|off|dump\r\n"
         for words, want in ((b"reset", b"RESET\r\n"), (b"detail", usage), (b"detail x", usage),
                             (b"detail on", b"OK\r\n"), (b"detail off", b"OK\r\n"),

@@ -3,6 +3,7 @@
 """The retrieval commands of the text protocol: get, bget, gets, gat, gats."""
 
 import server
+import talk
 import tap
 
 memcached = server.Server()
@@ -18,21 +19,17 @@ def value(key, data, flags=0, cas=None):
 def get_of_several_keys():
     for i in range(10):
         c.set(b"k%d" % i, b"value of %d" % i, flags=i)
-    one = [value(b"k%d" % i, b"value of %d" % i, i) for i in range(10)]
-    tap.is_(c.all(b"get k3\r\n"), one[3] + b"END\r\n", "get of one key returns it")
-    tap.is_(c.all(b"get k3 k1 k2\r\n"), one[3] + one[1] + one[2] + b"END\r\n",
-            "several keys are answered in the order asked")
-    tap.is_(c.all(b"get none k1 never k2 nothing\r\n"), one[1] + one[2] + b"END\r\n",
-            "missing keys are left out")
-    tap.is_(c.all(b"get none never\r\n"), b"END\r\n",
-            "a get without hits is answered with END alone")
-    tap.is_(c.all(b"get k1 k1 k1\r\n"), one[1] * 3 + b"END\r\n",
-            "a key asked for three times is answered three times")
-    tap.is_(c.all(b"bget k1 k2\r\n"), one[1] + one[2] + b"END\r\n", "bget is answered as get")
-    tap.is_(c.all(b"get  k1   k2  \r\n"), one[1] + one[2] + b"END\r\n",
-            "more spaces between and behind the keys are skipped")
-    tap.is_(c.all(b"  get k1\r\n"), one[1] + b"END\r\n", "spaces before the command are skipped")
-    tap.is_(c.all(b"get k1 k2\n"), one[1] + one[2] + b"END\r\n", "a bare newline ends the line")
+    k1, k2, k3 = ("VALUE k%d %d 10|value of %d|" % (i, i, i) for i in (1, 2, 3))
+    talk.check(c, (
+        ("get of one key returns it", "get k3", k3 + "END"),
+        ("several keys are answered in the order asked", "get k3 k1 k2", k3 + k1 + k2 + "END"),
+        ("missing keys are left out", "get none k1 never k2 nothing", k1 + k2 + "END"),
+        ("a get without hits is answered with END alone", "get none never", "END"),
+        ("a key asked for three times is answered three times", "get k1 k1 k1", k1 * 3 + "END"),
+        ("bget is answered as get", "bget k1 k2", k1 + k2 + "END"),
+        ("more spaces between and behind the keys are skipped", "get  k1   k2  ", k1 + k2 + "END"),
+        ("spaces before the command are skipped", "  get k1", k1 + "END"),
+        ("a bare newline ends the line", "get k1 k2\nget k3", k1 + k2 + "END|" + k3 + "END")))
 
 
 @tap.case
@@ -81,20 +78,16 @@ def gets_returns_the_cas_id():
 def gat_and_gats_read_and_touch():
     c.set(b"g1", b"one", flags=1)
     c.set(b"g2", b"two", flags=2)
-    both = value(b"g1", b"one", 1) + value(b"g2", b"two", 2)
-    tap.is_(c.all(b"gat 1000 g1 none g2\r\n"), both + b"END\r\n", "gat is answered as get")
     cas = [c.gets(key)[1] for key in (b"g1", b"g2")]
-    tap.is_(c.all(b"gats 1000 g1 g2\r\n"),
-            value(b"g1", b"one", 1, cas[0]) + value(b"g2", b"two", 2, cas[1]) + b"END\r\n",
-            "gats is answered as gets")
-    tap.is_(c.all(b"gat -1 g1\r\n"), value(b"g1", b"one", 1) + b"END\r\n",
-            "gat with a negative time still returns the value")
-    tap.is_(c.all(b"get g1\r\n"), b"END\r\n", "it expires the item")
-    tap.is_(c.all(b"gat abc g2\r\n"), b"CLIENT_ERROR invalid exptime argument\r\n",
-            "gat with a malformed number is refused")
-    keys = b" ".join([b"g2"] * 100)
-    tap.is_(c.all(b"gat 0 %s\r\n" % keys), value(b"g2", b"two", 2) * 100 + b"END\r\n",
-            "gat of 100 keys")
+    talk.check(c, (
+        ("gat is answered as get", "gat 1000 g1 none g2", "VALUE g1 1 3|one|VALUE g2 2 3|two|END"),
+        ("gats is answered as gets", "gats 1000 g1 g2",
+         "VALUE g1 1 3 %d|one|VALUE g2 2 3 %d|two|END" % tuple(cas)),
+        ("gat with a negative time still returns the value", "gat -1 g1", "VALUE g1 1 3|one|END"),
+        ("it expires the item", "get g1", "END"),
+        ("gat with a malformed number is refused", "gat abc g2",
+         "CLIENT_ERROR invalid exptime argument"),
+        ("gat of 100 keys", "gat 0" + " g2" * 100, "VALUE g2 2 3|two|" * 100 + "END")))
 
 
 @tap.case
@@ -111,9 +104,4 @@ def hits_and_misses_are_counted():
     tap.is_((stats["cmd_touch"], stats["touch_hits"]), ("2", "1"), "gat counts as a touch")
 
 
-@tap.case
-def it_ends_cleanly():
-    tap.is_(memcached.stop(), 0, "the server ends with status 0")
-
-
-tap.run()
+tap.run(ends=memcached)

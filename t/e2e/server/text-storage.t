@@ -3,6 +3,7 @@
 """The storage commands of the text protocol: what they store, and their answers."""
 
 import server
+import talk
 import tap
 
 memcached = server.Server()
@@ -16,12 +17,13 @@ def holds(key, value, flags, name):
 
 @tap.case
 def set_stores():
-    tap.is_(c.all(b"set foo 0 0 6\r\nfooval\r\n"), b"STORED\r\n", "set answers STORED")
-    holds(b"foo", b"fooval", 0, "get returns the stored value")
-    tap.is_(c.set(b"foo", b"other value", flags=12345), b"STORED\r\n", "set overwrites")
-    holds(b"foo", b"other value", 12345, "get returns the later value and its flags")
-    c.set(b"foo", b"")
-    holds(b"foo", b"", 0, "an empty value can be stored")
+    talk.check(c, (
+        ("set answers STORED", "set foo 0 0 6|fooval", "STORED"),
+        ("get returns the stored value", "get foo", "VALUE foo 0 6|fooval|END"),
+        ("set overwrites", "set foo 12345 0 11|other value", "STORED"),
+        ("get returns the later value and its flags", "get foo",
+         "VALUE foo 12345 11|other value|END"),
+        ("an empty value can be stored", "set foo 0 0 0||get foo", "STORED|VALUE foo 0 0||END")))
 
 
 @tap.case
@@ -74,43 +76,37 @@ def keys_of_every_length():
 
 
 @tap.case
-def add_stores_only_a_missing_key():
-    tap.is_(c.all(b"add add 1 0 3\r\none\r\n"), b"STORED\r\n", "add of a missing key is STORED")
-    tap.is_(c.all(b"add add 2 0 3\r\ntwo\r\n"), b"NOT_STORED\r\n", "add of an existing key is not")
-    holds(b"add", b"one", 1, "the value is still the first")
-    c.ask(b"delete add\r\n")
-    tap.is_(c.set(b"add", b"three", verb=b"add"), b"STORED\r\n", "add after delete is STORED")
-    holds(b"add", b"three", 0, "its value is found")
-
-
-@tap.case
-def replace_stores_only_an_existing_key():
-    tap.is_(c.all(b"replace r 0 0 3\r\none\r\n"), b"NOT_STORED\r\n",
-            "replace of a missing key is NOT_STORED")
-    tap.is_(c.all(b"get r\r\n"), b"END\r\n", "it stores nothing")
-    c.set(b"r", b"one")
-    tap.is_(c.all(b"replace r 7 0 3\r\ntwo\r\n"), b"STORED\r\n",
-            "replace of an existing key is STORED")
-    holds(b"r", b"two", 7, "it has the new value and flags")
+def add_and_replace_look_whether_the_key_exists():
+    talk.check(c, (
+        ("add of a missing key is STORED", "add add 1 0 3|one", "STORED"),
+        ("add of an existing key is not", "add add 2 0 3|two", "NOT_STORED"),
+        ("the value is still the first", "get add", "VALUE add 1 3|one|END"),
+        ("add after delete is STORED", "delete add|add add 0 0 5|three", "DELETED|STORED"),
+        ("its value is found", "get add", "VALUE add 0 5|three|END"),
+        ("replace of a missing key is NOT_STORED", "replace r 0 0 3|one", "NOT_STORED"),
+        ("it stores nothing", "get r", "END"),
+        ("replace of an existing key is STORED", "set r 0 0 3|one|replace r 7 0 3|two",
+         "STORED|STORED"),
+        ("it has the new value and flags", "get r", "VALUE r 7 3|two|END")))
 
 
 @tap.case
 def append_and_prepend():
-    for verb in (b"append", b"prepend"):
-        tap.is_(c.set(b"none", b"x", verb=verb), b"NOT_STORED\r\n",
-                "%s to a missing key is NOT_STORED" % verb.decode())
-        tap.is_(c.get(b"none"), None, "it stores nothing")
-    c.set(b"p", b"mid", flags=42)
-    tap.is_(c.set(b"p", b"-end", flags=1, verb=b"append"), b"STORED\r\n", "append is STORED")
-    holds(b"p", b"mid-end", 42, "it adds behind the old value, whose flags are kept")
-    tap.is_(c.set(b"p", b"start-", flags=1, verb=b"prepend"), b"STORED\r\n", "prepend is STORED")
-    holds(b"p", b"start-mid-end", 42, "it adds before the old value, whose flags are kept")
-    c.set(b"p", b"", verb=b"append")
-    holds(b"p", b"start-mid-end", 42, "an empty append changes nothing")
-    c.set(b"p", b"")
-    for i in range(300):
-        c.set(b"p", b"%03d" % i, verb=b"append")
-    holds(b"p", b"".join(b"%03d" % i for i in range(300)), 0, "300 appends add up")
+    long = "".join("%03d" % i for i in range(300))
+    talk.check(c, (
+        ("append to a missing key is NOT_STORED", "append none 0 0 1|x", "NOT_STORED"),
+        ("prepend to a missing key, too", "prepend none 0 0 1|x", "NOT_STORED"),
+        ("they store nothing", "get none", "END"),
+        ("append is STORED", "set p 42 0 3|mid|append p 1 0 4|-end", "STORED|STORED"),
+        ("it adds behind the old value, whose flags are kept", "get p", "VALUE p 42 7|mid-end|END"),
+        ("prepend is STORED", "prepend p 1 0 6|start-", "STORED"),
+        ("it adds before the old value, whose flags are kept", "get p",
+         "VALUE p 42 13|start-mid-end|END"),
+        ("an empty append changes nothing", "append p 0 0 0||get p",
+         "STORED|VALUE p 42 13|start-mid-end|END"),
+        ("300 appends add up", "set p 0 0 0|" + "".join(
+            "|append p 0 0 3|%03d" % i for i in range(300)), "|".join(["STORED"] * 301)),
+        ("to one value", "get p", "VALUE p 0 900|%s|END" % long)))
 
 
 @tap.case
@@ -151,71 +147,63 @@ def every_write_has_a_new_cas_id():
 
 @tap.case
 def delete_removes():
-    c.set(b"d", b"x")
-    tap.is_(c.all(b"delete d\r\n"), b"DELETED\r\n", "delete of an existing key is DELETED")
-    tap.is_(c.all(b"get d\r\n"), b"END\r\n", "it is gone")
-    tap.is_(c.all(b"delete d\r\n"), b"NOT_FOUND\r\n", "delete of a missing key is NOT_FOUND")
-    c.set(b"d", b"x")
-    tap.is_(c.all(b"delete d 0\r\n"), b"DELETED\r\n", "a time of 0 is accepted")
+    talk.check(c, (
+        ("delete of an existing key is DELETED", "set d 0 0 1|x|delete d", "STORED|DELETED"),
+        ("it is gone", "get d", "END"),
+        ("delete of a missing key is NOT_FOUND", "delete d", "NOT_FOUND"),
+        ("a time of 0 is accepted", "set d 0 0 1|x|delete d 0", "STORED|DELETED")))
 
 
 @tap.case
 def incr_and_decr_count():
-    tap.is_(c.all(b"incr none 1\r\n"), b"NOT_FOUND\r\n", "incr of a missing key is NOT_FOUND")
-    tap.is_(c.all(b"decr none 1\r\n"), b"NOT_FOUND\r\n", "decr of a missing key is NOT_FOUND")
-    c.set(b"n", b"100", flags=5)
-    tap.is_(c.all(b"decr n 1\r\n"), b"99\r\n", "decr returns the new number")
-    holds(b"n", b"99 ", 5, "a number that becomes shorter is padded with spaces")
-    tap.is_(c.all(b"incr n 1\r\n"), b"100\r\n", "a padded number is a number")
-    tap.is_(c.all(b"decr n 1000\r\n"), b"0\r\n", "decr stops at 0")
-    holds(b"n", b"0  ", 5, "and pads")
-    tap.is_(c.all(b"incr n 100000\r\n"), b"100000\r\n", "a number may become longer")
-    holds(b"n", b"100000", 5, "it keeps its flags")
-    c.set(b"n", b"18446744073709551615")
-    tap.is_(c.all(b"incr n 1\r\n"), b"0\r\n", "incr wraps at 2^64")
-    c.set(b"n", b"18446744073709551614")
-    tap.is_(c.all(b"incr n 1\r\n"), b"18446744073709551615\r\n", "incr reaches 2^64 - 1")
-    c.set(b"n", b"5")
-    tap.is_(c.all(b"incr n 18446744073709551615\r\n"), b"4\r\n", "the largest delta is accepted")
-    c.set(b"n", b"0")
-    tap.is_([c.ask(b"incr n 1\r\n") for _ in range(200)], [b"%d\r\n" % i for i in range(1, 201)],
-            "200 increments count to 200")
+    talk.alike(c, "NOT_FOUND", "incr none 1", "decr none 1")
+    talk.check(c, (
+        ("decr returns the new number", "set n 5 0 3|100|decr n 1", "STORED|99"),
+        ("a number that becomes shorter is padded with spaces", "get n", "VALUE n 5 3|99 |END"),
+        ("a padded number is a number", "incr n 1", "100"),
+        ("decr stops at 0", "decr n 1000", "0"),
+        ("and pads", "get n", "VALUE n 5 3|0  |END"),
+        ("a number may become longer", "incr n 100000", "100000"),
+        ("it keeps its flags", "get n", "VALUE n 5 6|100000|END"),
+        ("incr wraps at 2^64", "set n 0 0 20|18446744073709551615|incr n 1", "STORED|0"),
+        ("incr reaches 2^64 - 1", "set n 0 0 20|18446744073709551614|incr n 1",
+         "STORED|18446744073709551615"),
+        ("the largest delta is accepted", "set n 0 0 1|5|incr n 18446744073709551615", "STORED|4"),
+        ("200 increments count to 200", "set n 0 0 1|0" + "|incr n 1" * 200,
+         "|".join(["STORED"] + ["%d" % i for i in range(1, 201)]))))
 
 
 @tap.case
 def incr_needs_numbers():
-    bad = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
-    for value in (b"abc", b"", b"-12", b"1x", b"99999999999999999999999", b"1" * 50, b"\xff"):
-        c.set(b"nan", value)
-        tap.is_(c.all(b"incr nan 1\r\n"), bad, "incr of %r is refused" % value)
-        tap.is_(c.get(b"nan"), value, "the value is unchanged")
+    for value in ("abc", "", " ", "-12", "1x", "99999999999999999999999", "1" * 50, "\xff"):
+        talk.check(c, ((
+            "incr of %r is refused, and leaves it" % value, "set nan 0 0 %d|%s|incr nan 1|get nan" %
+            (len(value), value), "STORED|CLIENT_ERROR cannot increment or decrement non-numeric "
+            "value|VALUE nan 0 %d|%s|END" % (len(value), value)),))
     c.set(b"n", b"1")
-    bad = b"CLIENT_ERROR invalid numeric delta argument\r\n"
-    for delta in (b"-1", b"abc", b"1x", b"18446744073709551616", b"99999999999999999999999"):
-        tap.is_(c.all(b"incr n %s\r\n" % delta), bad, "a delta of %r is refused" % delta)
-        tap.is_(c.all(b"decr n %s\r\n" % delta), bad, "decr refuses it as well")
+    talk.alike(c, "CLIENT_ERROR invalid numeric delta argument", *(
+        "%s n %s" % (verb, delta) for verb in ("incr", "decr")
+        for delta in ("-1", "abc", "1x", "18446744073709551616", "99999999999999999999999")))
 
 
 @tap.case
 def touch_answers():
-    tap.is_(c.all(b"touch none 10\r\n"), b"NOT_FOUND\r\n", "touch of a missing key is NOT_FOUND")
-    c.set(b"t", b"x")
-    tap.is_(c.all(b"touch t 1000\r\n"), b"TOUCHED\r\n", "touch of an existing key is TOUCHED")
-    tap.is_(c.get(b"t"), b"x", "its value is unchanged")
-    tap.is_(c.all(b"touch t -1\r\n"), b"TOUCHED\r\n", "a negative time is accepted")
-    tap.is_(c.get(b"t"), None, "it expires the item")
+    talk.check(c, (
+        ("touch of a missing key is NOT_FOUND", "touch none 10", "NOT_FOUND"),
+        ("touch of an existing key is TOUCHED", "set t 0 0 1|x|touch t 1000", "STORED|TOUCHED"),
+        ("its value is unchanged", "get t", "VALUE t 0 1|x|END"),
+        ("a negative time is accepted", "touch t -1", "TOUCHED"),
+        ("it expires the item", "get t", "END")))
 
 
 @tap.case
 def a_failed_set_removes_the_old_value():
-    c.set(b"f", b"old")
-    tap.is_(c.all(b"set f 0 0 2000000\r\n%s\r\n" % (b"x" * 2000000)),
-            b"SERVER_ERROR object too large for cache\r\n", "a too large set is refused")
-    tap.is_(c.get(b"f"), None, "the old value is removed")
-    c.set(b"f", b"old")
-    tap.is_(c.all(b"add f 0 0 2000000\r\n%s\r\n" % (b"x" * 2000000)),
-            b"SERVER_ERROR object too large for cache\r\n", "a too large add is refused")
-    tap.is_(c.get(b"f"), b"old", "the old value is kept")
+    large, refused = "2000000|" + "x" * 2000000, "SERVER_ERROR object too large for cache"
+    talk.check(c, (
+        ("a too large set is refused", "set f 0 0 3|old|set f 0 0 " + large, "STORED|" + refused),
+        ("the old value is removed", "get f", "END"),
+        ("a too large add is refused", "set f 0 0 3|old|add f 0 0 " + large, "STORED|" + refused),
+        ("the old value is kept", "get f", "VALUE f 0 3|old|END")))
 
 
 @tap.case
@@ -236,9 +224,4 @@ def many_keys():
     tap.is_(c.all(b""), b"", "nothing else was answered")
 
 
-@tap.case
-def it_ends_cleanly():
-    tap.is_(memcached.stop(), 0, "the server ends with status 0")
-
-
-tap.run()
+tap.run(ends=memcached)

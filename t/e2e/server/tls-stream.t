@@ -108,8 +108,7 @@ def exchange(sock, data, total):
 
 @tap.case
 def many_commands_before_an_answer_is_read():
-    with start() as memcached:
-        c = memcached.stream()
+    with start() as memcached, memcached.stream() as c:
         c.set(b"k", b"v" * 1000)
         one = b"VALUE k 0 1000\r\n" + b"v" * 1000 + b"\r\nEND\r\n"
         got = exchange(c.sock, b"get k\r\n" * 10000, len(one) * 10000)
@@ -135,8 +134,7 @@ def answers_wait_for_a_slow_reader():
 @tap.case
 def commands_behind_a_dump():
     """Dumps, each longer than one turn sends, between replies that fill the socket."""
-    with start(wbuf_size=1) as memcached:
-        c = memcached.stream()
+    with start(wbuf_size=1) as memcached, memcached.stream() as c:
         c.send(b"".join(b"set k%d 0 0 1 noreply\r\nx\r\n" % n for n in range(1000)))
         c.set(b"part", b"v" * 100000)
         got = exchange(c.sock, b"".join(
@@ -268,8 +266,7 @@ def close_notify():
 
 @tap.case
 def ends_within_a_command():
-    with start("-t", "1") as memcached:
-        control = memcached.stream()
+    with start("-t", "1") as memcached, memcached.stream() as control:
         value = b"x" * 500000
         control.set(b"big", value)
         for name, end in (("close", lambda s: s.close()), ("reset", reset)):
@@ -290,8 +287,7 @@ def ends_within_a_command():
 
 @tap.case
 def damaged_records():
-    with start() as memcached:
-        control = memcached.stream()
+    with start() as memcached, memcached.stream() as control:
 
         def settled():
             """A connection whose handshake the server has completed."""

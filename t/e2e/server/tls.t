@@ -14,6 +14,7 @@ import client
 import server
 import tap
 import tls
+from daemon import Daemon
 
 USAGE, OSERR = 64, 71
 V1_0, V1_1, V1_2, V1_3 = (ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1_2,
@@ -263,8 +264,7 @@ def session_resumption():
 
     for mode in (0, 2):
         with start(context=CA.context(OWN), session_cache=True, verify_mode=mode,
-                   ca_cert=CA.cert) as memcached:
-            control = memcached.stream()
+                   ca_cert=CA.cert) as memcached, memcached.stream() as control:
             for version in (V1_2, V1_3):
                 tap.is_(resumes(memcached, version), [False, True],
                         "ssl_session_cache, mode %d: %s resumes the session" % (mode, version.name))
@@ -315,8 +315,7 @@ class Files:
 @tap.case
 def refresh_certs():
     files = Files(PAIR)
-    with start(files.pair) as memcached:
-        old = memcached.stream()
+    with start(files.pair) as memcached, memcached.stream() as old:
         tap.is_(certificate_for(memcached), "server", "a client gets the first certificate")
         files.become(SECOND)
         tap.is_(certificate_for(memcached), "server",
@@ -331,8 +330,7 @@ def refresh_certs():
 @tap.case
 def a_failed_refresh_changes_nothing():
     files = Files(PAIR)
-    with start(files.pair) as memcached:
-        c = memcached.stream()
+    with start(files.pair) as memcached, memcached.stream() as c:
         files.become((SECOND[0], PAIR[1]))
         tap.like(c.ask(b"refresh_certs\r\n"),
                  r"\AError loading the key: %s : error:.*mismatch\r\n" % files.pair[1],
@@ -364,8 +362,7 @@ def a_refresh_asks_nobody_for_a_passphrase():
     filtered = "no_drop_privileges" in server.run("-h")[1]
     for words in ([], ["-o", "drop_privileges"] if filtered else []):
         files.become(PAIR)
-        with start(files.pair, *words) as memcached:
-            c = memcached.stream()
+        with start(files.pair, *words) as memcached, memcached.stream() as c:
             files.become((PAIR[0], locked))
             tap.like(c.ask(b"refresh_certs\r\n"),
                      r"\AError loading the key: %s : error:" % files.pair[1],
@@ -381,8 +378,7 @@ def a_refresh_waits_for_no_fifo():
         paths = *files.pair, os.path.join(files.dir, "ca.pem")
         with open(CA.cert, "rb") as source, open(paths[2], "wb") as file:
             file.write(source.read())
-        with start(files.pair, ca_cert=paths[2]) as memcached:
-            c = memcached.stream()
+        with start(files.pair, ca_cert=paths[2]) as memcached, memcached.stream() as c:
             os.unlink(paths[which])
             os.mkfifo(paths[which], 0o644)
             tap.is_(c.ask(b"refresh_certs\r\n"),
@@ -393,8 +389,7 @@ def a_refresh_waits_for_no_fifo():
 @tap.case
 def sighup_refreshes_certificates():
     files = Files(PAIR)
-    with start(files.pair) as memcached:
-        control = memcached.stream()
+    with start(files.pair) as memcached, memcached.stream() as control:
 
         def refreshes(key):
             return int(control.stats("tls")[key])
@@ -484,25 +479,15 @@ def keys_that_only_root_can_read():
 
 @tap.case
 def relative_paths_and_a_daemon():
-    files, port = Files(PAIR), server.free_port()
-    pid_file = os.path.join(files.dir, "pid")
-    words = ["-d", "-P", pid_file, "-p", port, "-U", "0", "-l", "127.0.0.1",
-             *tls.options(("cert.pem", "cert.key"))]
-    prefix = ("env", "-C", files.dir)
-    status, _, error = server.run(*words, prefix=prefix)
-    tap.is_((status, error), (0, ""),
-            "-d accepts paths relative to the directory in which it is started")
-    with open(pid_file, encoding="ascii") as file:
-        pid = int(file.read())
-    server.guard.add("pid", pid)
-    c = client.tcp("127.0.0.1", port, CA.context())
-    files.become(SECOND)
-    tap.is_(c.ask(b"refresh_certs\r\n"), b"OK\r\n",
-            "refresh_certs finds them from another directory")
-    os.kill(pid, signal.SIGTERM)
-    tap.ok(server.wait_for(lambda: not os.path.exists("/proc/%d" % pid)), "SIGTERM ends the daemon")
-    server.guard.remove("pid", pid)
-    status, _, error = server.run(*words[:-1], "ssl_chain_cert=gone", prefix=prefix)
+    files = Files(PAIR)
+    words = tls.options(("cert.pem", "cert.key"))
+    with Daemon(*words, cwd=files.dir) as daemon:
+        c = daemon.stream(CA.context())
+        files.become(SECOND)
+        tap.is_(c.ask(b"refresh_certs\r\n"), b"OK\r\n",
+                "refresh_certs finds them from another directory")
+    status, _, error = server.run("-d", "-p", server.free_port(), *words[:-1],
+                                  "ssl_chain_cert=gone", cwd=files.dir)
     tap.is_(status, USAGE, "a missing file ends the start before -d goes to the background")
     tap.like(error, "Error loading the certificate chain: gone : ", "the message has the reason")
 
@@ -553,8 +538,7 @@ def a_unix_socket_has_no_tls():
 
 @tap.case
 def one_too_many():
-    with start(PAIR, "-c", "30", "-t", "2") as memcached:
-        control = memcached.stream()
+    with start(PAIR, "-c", "30", "-t", "2") as memcached, memcached.stream() as control:
         held = [socket.create_connection(("127.0.0.1", memcached.port)) for _ in range(40)]
         closed = select.select(held, [], [], client.SECONDS)[0]
         tap.is_({other.recv(100) for other in closed}, {b""},
@@ -566,8 +550,7 @@ def one_too_many():
 @tap.case
 @tap.uninterrupted(2)
 def idle_connections():
-    with start(PAIR, "-o", "idle_timeout=4") as memcached:
-        silent = memcached.stream()
+    with start(PAIR, "-o", "idle_timeout=4") as memcached, memcached.stream() as silent:
         silent.ask(b"version\r\n")
         half = socket.create_connection(("127.0.0.1", memcached.port), timeout=30)
         half.sendall(b"\x16\x03\x01\x02\x00\x01")

@@ -71,7 +71,6 @@ def fill(memcached):
     for i in range(300):
         stream.set(b"key%d" % i, b"v" * (i * 7), flags=i, exptime=0 if i % 2 else 3000)
     stream.set(b"per%cent", b"a\r\nb\r\nEND\r\n")
-    stream.close()
 
 
 def masked(output):

@@ -13,8 +13,7 @@ import tap
 @tap.case
 def a_unix_socket_answers():
     path = os.path.join(server.scratch(), "sock")
-    with server.Server(unix=path) as memcached:
-        c = memcached.stream()
+    with server.Server(unix=path) as memcached, memcached.stream() as c:
         tap.is_(c.set(b"foo", b"bar"), b"STORED\r\n", "set over a unix socket is answered")
         tap.is_(c.get(b"foo"), b"bar", "get over a unix socket returns the value")
         value = bytes(range(256)) * 2000

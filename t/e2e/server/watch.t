@@ -159,8 +159,7 @@ def lines_of_binary_commands():
 
 @tap.case
 def lines_have_the_form_of_memcached_1_5_19():
-    with server.Server() as memcached:
-        c = memcached.stream()
+    with server.Server() as memcached, memcached.stream() as c:
         w = Watcher(memcached, "fetchers mutations")
         tap.is_(w.answer, b"OK\r\n", "watch answers OK")
         c.set(b"key", b"abc", exptime=100)
@@ -180,8 +179,7 @@ def lines_have_the_form_of_memcached_1_5_19():
 
 @tap.case
 def watch_alone_is_fetchers_and_unknown_words_are_errors():
-    with server.Server() as memcached:
-        c = memcached.stream()
+    with server.Server() as memcached, memcached.stream() as c:
         w = Watcher(memcached, "")
         c.set(b"k", b"v")
         c.get(b"k")
@@ -201,8 +199,7 @@ def watch_alone_is_fetchers_and_unknown_words_are_errors():
 
 @tap.case
 def each_watcher_gets_the_selected_lines():
-    with server.Server(threads=1) as memcached:
-        c = memcached.stream()
+    with server.Server(threads=1) as memcached, memcached.stream() as c:
         kinds = {"fetchers": "item_get", "mutations": "item_store", "deletions": "deleted",
                  "rawcmds": "rawcmd"}
         watchers = {words: Watcher(memcached, words) for words in kinds}
@@ -220,8 +217,7 @@ def each_watcher_gets_the_selected_lines():
 
 @tap.case
 def deletions_are_those_of_commands():
-    with server.Server(*QUIET) as memcached:
-        c = memcached.stream()
+    with server.Server(*QUIET) as memcached, memcached.stream() as c:
         w = Watcher(memcached, "deletions fetchers")
         b = memcached.stream()
         for key in (b"a", b"b", b"c"):
@@ -239,8 +235,7 @@ def deletions_are_those_of_commands():
 
 @tap.case
 def rawcmds_are_requests_as_received():
-    with server.Server(threads=1) as memcached:
-        c = memcached.stream()
+    with server.Server(threads=1) as memcached, memcached.stream() as c:
         w = Watcher(memcached, "rawcmds")
         c.send(b"set a 0 0 2\r\nab\r\nget a\nfoo bar\r\n")
         c.until(b"ERROR\r\n")
@@ -262,8 +257,7 @@ def rawcmds_are_requests_as_received():
 
 @tap.case
 def evictions():
-    with server.Server(*QUIET, "-m", "2", threads=1) as memcached:
-        c = memcached.stream()
+    with server.Server(*QUIET, "-m", "2", threads=1) as memcached, memcached.stream() as c:
         w = Watcher(memcached, "evictions")
         for i in range(300):
             c.set(b"key/%d" % i, b"x" * 20000, exptime=1000 if i % 2 else 0)
@@ -295,8 +289,7 @@ def flash_writes_and_compactions():
     words = ("ext_page_size=2,ext_wbuf_size=1,ext_path=%s:16m,ext_item_age=0,ext_item_size=100,"
              "ext_compact_under=8,ext_drop_under=0,ext_max_frag=0.9" %
              os.path.join(server.scratch(), "flash"))
-    with server.Server("-o", words, udp=False) as memcached:
-        c = memcached.stream()
+    with server.Server("-o", words, udp=False) as memcached, memcached.stream() as c:
         left, system = Watcher(memcached, "evictions"), Watcher(memcached, "sysevents")
         system.stream.sock.settimeout(0.001)
         c.set(b"first", b"x" * 3000)
@@ -391,8 +384,7 @@ def connevents():
 
 @tap.case
 def input_of_a_watcher_is_discarded():
-    with server.Server() as memcached:
-        c = memcached.stream()
+    with server.Server() as memcached, memcached.stream() as c:
         w = Watcher(memcached)
         w.stream.send(b"set x 0 0 1\r\nx\r\nversion\r\nwatch mutations\r\n\x80\x0a" +
                       bytes(5000))
@@ -456,8 +448,7 @@ def watch_over_udp_is_refused():
 @tap.case
 def over_a_unix_socket():
     path = os.path.join(server.scratch(), "sock")
-    with server.Server(unix=path) as memcached:
-        c = memcached.stream()
+    with server.Server(unix=path) as memcached, memcached.stream() as c:
         w = Watcher(memcached, "fetchers mutations")
         c.set(b"k", b"v")
         tap.is_([line["type"] for line in w.lines(c)], ["item_get", "item_store"],
@@ -468,8 +459,7 @@ def over_a_unix_socket():
 def with_one_protocol_only():
     with server.Server("-B", "ascii") as memcached:
         tap.is_(Watcher(memcached).answer, b"OK\r\n", "-B ascii: watch")
-    with server.Server("-B", "binary", binary=True) as memcached:
-        s = memcached.stream()
+    with server.Server("-B", "binary", binary=True) as one, one.stream() as s:
         tap.is_(s.to_end(b"watch fetchers\r\n" + bytes(20)), b"",
                 "-B binary: watch closes the connection")
 
@@ -477,8 +467,7 @@ def with_one_protocol_only():
 @tap.case
 def it_can_be_disabled():
     for option in ("-W", "--disable-watch"):
-        with server.Server(option) as memcached:
-            s = memcached.stream()
+        with server.Server(option) as one, one.stream() as s:
             for words in (b"", b" fetchers", b" foo"):
                 tap.is_(s.ask(b"watch%s\r\n" % words),
                         b"CLIENT_ERROR watch commands not allowed\r\n", "%s: watch%s" %
@@ -489,8 +478,8 @@ def it_can_be_disabled():
 @tap.case
 def without_a_free_descriptor_watch_fails():
     # Only a process of the same user can be given other limits.
-    with server.Server(*(("-u", "root") if os.geteuid() == 0 else ())) as memcached:
-        c = memcached.stream()
+    with server.Server(*(("-u", "root") if os.geteuid() == 0 else ())) as memcached, \
+            memcached.stream() as c:
         tap.ok(server.wait_for(lambda: sum(key.endswith(":listen_addr")
                                            for key in c.stats("conns")) == 1),
                "there is one connection")
@@ -507,8 +496,7 @@ def without_a_free_descriptor_watch_fails():
 
 @tap.case
 def pending_answers_come_before_the_lines():
-    with server.Server() as memcached:
-        c = memcached.stream()
+    with server.Server() as memcached, memcached.stream() as c:
         c.set(b"big", b"x" * 500000)
         s = small(memcached)
         s.send(b"get big\r\n" * 20 + b"watch\r\n")
@@ -530,8 +518,7 @@ def unauthenticated_clients_may_not_watch():
     with open(path, "w") as users:
         users.write("user:pass\n")
     os.chmod(path, 0o644)
-    with server.Server("-Y", path, udp=False) as memcached:
-        s = memcached.stream()
+    with server.Server("-Y", path, udp=False) as memcached, memcached.stream() as s:
         tap.is_(s.ask(b"watch fetchers\r\n"), b"CLIENT_ERROR unauthenticated\r\n",
                 "before authentication")
         tap.is_(s.ask(b"set a 0 0 9\r\nuser pass\r\n"), b"STORED\r\n", "the login succeeds")
@@ -546,8 +533,7 @@ def unauthenticated_clients_may_not_watch():
 def under_the_filter_of_system_calls():
     if "no_drop_privileges" not in server.run("-h")[1]:
         return tap.diag("this build has no -o drop_privileges")
-    with server.Server("-o", "drop_privileges") as memcached:
-        c = memcached.stream()
+    with server.Server("-o", "drop_privileges") as memcached, memcached.stream() as c:
         watchers = [Watcher(memcached, "fetchers mutations connevents") for _ in range(5)]
         for w in watchers[:2]:
             w.close()
