@@ -116,8 +116,8 @@ def the_second_carry_of_the_ip_checksum(m):
                 chosen = ("172.31.%d.%d" % (third, fourth), needed)
     address, needed = chosen
     tap.ok(needed, "from %s the lengths %s carry twice" % (address, needed))
-    netns.sh("ip", "address", "add", address + "/16", "dev", "cl0", namespace=m.pair.client)
-    netns.sh("ip", "route", "add", "172.31.0.0/16", "dev", "sv0", namespace=m.pair.server)
+    netns.ip("address add %s dev cl0" % (address + "/16"), m.pair.client)
+    netns.ip("route add 172.31.0.0/16 dev sv0", m.pair.server)
     before, m.udp = m.udp, client.Udp(m.pair.address(), m.server.port, source=address)
     server.wait_for(lambda: m.by_kernel(b"get none\r\n")[1] or not m.MISSES)
     wrong = []

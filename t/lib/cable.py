@@ -22,7 +22,7 @@ class Pair(netns.Pair):
 
     def _make_middle(self):
         self.middle = self.server[:-1] + "m"
-        netns.sh("ip", "netns", "add", self.middle)
+        netns.ip("netns add %s" % self.middle)
         guard.add("netns", self.middle)
         with netns.inside(self.middle):
             # It says nothing itself.
@@ -36,7 +36,7 @@ class Pair(netns.Pair):
             netns.sh("ip", "link", "add", end, "mtu", mtu, "address",
                      "02:4d:43:00:%02x:%02x" % (side + 1, 64 + i), "netns", namespace,
                      "type", "veth", "peer", "name", middle, "mtu", mtu, "netns", self.middle)
-            netns.sh("ip", "link", "set", middle, "up", namespace=self.middle)
+            netns.ip("link set %s up" % middle, self.middle)
             try:
                 self.passes.append(netns.attach_pass(middle, self.middle))
             except OSError as error:
@@ -74,5 +74,5 @@ class Pair(netns.Pair):
             if cable:
                 self.unplug(i)
         super().close()
-        netns.sh("ip", "netns", "del", self.middle)
+        netns.ip("netns del %s" % self.middle)
         guard.remove("netns", self.middle)

@@ -21,7 +21,7 @@ def cables():
 def has_driver(cable):
     """Whether this kernel drives the cards of a cable."""
     mac = "02:4d:43:00:%02x:01" % (cables().index(cable) + 1)
-    return any(row["address"] == mac for row in json.loads(netns.sh("ip", "-json", "link")))
+    return any(row["address"] == mac for row in json.loads(netns.ip("-json link")))
 
 
 class Pair(netns.Pair):
@@ -30,7 +30,7 @@ class Pair(netns.Pair):
     def __init__(self, cable, links=1, mtu=1500):
         self.number = cables().index(cable) + 1
         if not os.path.exists("/run/netns/" + OUTSIDE):
-            netns.sh("ip", "netns", "attach", OUTSIDE, os.getpid())
+            netns.ip("netns attach %s %s" % (OUTSIDE, os.getpid()))
         super().__init__(links, mtu)
 
     def add_link(self, i, mtu=1500):
@@ -51,18 +51,18 @@ class Pair(netns.Pair):
     @staticmethod
     def has_carrier(namespace, name):
         """e1000e takes seconds to find that its cable is there."""
-        link, = json.loads(netns.sh("ip", "-json", "link", "show", name, namespace=namespace))
+        link, = json.loads(netns.ip("-json link show %s" % name, namespace))
         return "LOWER_UP" in link["flags"]
 
     @staticmethod
     def take(mac, namespace, name):
-        cards = json.loads(netns.sh("ip", "-json", "link", namespace=OUTSIDE))
+        cards = json.loads(netns.ip("-json link", OUTSIDE))
         card = next(row["ifname"] for row in cards if row["address"] == mac)
-        netns.sh("ip", "link", "set", card, "netns", namespace, "name", name, namespace=OUTSIDE)
+        netns.ip("link set %s netns %s name %s" % (card, namespace, name), OUTSIDE)
 
     def close(self):
         for end, namespace, name in ((1, self.server, "sv0"), (2, self.client, "cl0")):
-            netns.sh("ip", "link", "set", name, "netns", OUTSIDE, "name",
-                     "card%d.%d" % (self.number, end), namespace=namespace)
+            netns.ip("link set %s netns %s name card%d.%d" %
+                     (name, OUTSIDE, self.number, end), namespace)
         netns.enter(OUTSIDE)
         super().close()

@@ -67,6 +67,10 @@ def sh(*words, namespace=None):
     return done.stdout.decode()
 
 
+def ip(words, namespace=None):
+    return sh("ip", *words.split(), namespace=namespace)
+
+
 # --- bpf(2), as far as a program that passes everything needs it -------------
 
 BPF_CALL = {"x86_64": 321, "aarch64": 280}.get(os.uname().machine, 0)

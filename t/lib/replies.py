@@ -128,7 +128,7 @@ def address_of(interface, namespace):
 def a_key_that_holds_a_frame(m):
     with netns.inside(m.pair.server):
         # 10.77.0.1 has a byte that ends a line.
-        netns.sh("ip", "address", "add", "172.31.7.1/16", "dev", "sv0")
+        netns.ip("address add 172.31.7.1/16 dev sv0")
         sink, frame = None, None
         for _ in range(100):
             sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

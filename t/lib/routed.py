@@ -13,7 +13,7 @@ class Pair(netns.Pair):
 
     def add_link(self, i, mtu=1500):
         self.router = self.server[:-1] + "r"
-        netns.sh("ip", "netns", "add", self.router)
+        netns.ip("netns add %s" % self.router)
         guard.add("netns", self.router)
         netns.without_dad(self.router)
         netns.sh("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
@@ -30,28 +30,25 @@ class Pair(netns.Pair):
                 netns.offloads_off(end, namespace)
 
     def _join(self, namespace, end, far, net, last):
-        netns.sh("ip", "link", "add", end, "netns", namespace, "type", "veth", "peer", "name", far,
-                 "netns", self.router)
+        netns.ip("link add %s netns %s type veth peer name %s netns %s" %
+                 (end, namespace, far, self.router))
         for where, which, number in ((namespace, end, last), (self.router, far, 3)):
-            netns.sh("ip", "address", "add", "10.%d.0.%d/24" % (net, number), "dev", which,
-                     namespace=where)
-            netns.sh("ip", "address", "add", "fd%d::%d/64" % (net, number), "dev", which, "nodad",
-                     namespace=where)
-            netns.sh("ip", "link", "set", which, "up", namespace=where)
+            netns.ip("address add 10.%d.0.%d/24 dev %s" % (net, number, which), where)
+            netns.ip("address add fd%d::%d/64 dev %s nodad" % (net, number, which), where)
+            netns.ip("link set %s up" % which, where)
         netns.await_carrier((namespace, end))
-        netns.sh("ip", "route", "add", "default", "via", "10.%d.0.3" % net, namespace=namespace)
-        netns.sh("ip", "-6", "route", "add", "default", "via", "fd%d::3" % net,
-                 namespace=namespace)
+        netns.ip("route add default via 10.%d.0.3" % net, namespace)
+        netns.ip("-6 route add default via fd%d::3" % net, namespace)
 
     def address(self, i=0, v6=False):
         return "fd77::1" if v6 else "10.77.0.1"
 
     def narrow(self, mtu):
         """Both ends of the client's link take frames of this size at most from now on."""
-        netns.sh("ip", "link", "set", "rc0", "mtu", mtu, namespace=self.router)
-        netns.sh("ip", "link", "set", "cl0", "mtu", mtu, namespace=self.client)
+        netns.ip("link set rc0 mtu %s" % mtu, self.router)
+        netns.ip("link set cl0 mtu %s" % mtu, self.client)
 
     def close(self):
         super().close()
-        netns.sh("ip", "netns", "del", self.router)
+        netns.ip("netns del %s" % self.router)
         guard.remove("netns", self.router)

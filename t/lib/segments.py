@@ -121,8 +121,8 @@ class Peer:
     def __init__(self, m, port, address="10.77.0.9", mss=1460, stamped=True, seq=None, clock=None,
                  window=0xffff):
         self.wire = Wire(m.pair)
-        netns.sh("ip", "neighbour", "replace", address, "lladdr", self.wire.own.hex(":"), "dev",
-                 m.pair.interface(), "nud", "permanent", namespace=m.pair.server)
+        netns.ip("neighbour replace %s lladdr %s dev %s nud permanent" %
+                 (address, self.wire.own.hex(":"), m.pair.interface()), m.pair.server)
         self.at, self.server = (address, port), (m.pair.address(), m.server.port)
         self.seq = random.getrandbits(32) if seq is None else seq
         self.clock = random.getrandbits(32) if clock is None else clock

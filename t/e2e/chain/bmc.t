@@ -280,7 +280,7 @@ def what_a_service_manager_is_told():
     tap.is_([netns.xdp_mode(name, pair.server) for name in ("sv0", "sv1")], ["generic"] * 2,
             "the programs are attached by then")
     tap.ok(manager.until("WATCHDOG")[0], "the watchdog is fed")
-    netns.sh("ip", "link", "set", "sv1", "down", namespace=pair.server)
+    netns.ip("link set sv1 down", pair.server)
     message, _ = manager.until("STATUS")
     tap.like(message["STATUS"], r"sv1 \(down\)$", "STATUS changes with an interface")
     process.signal(signal.SIGTERM)

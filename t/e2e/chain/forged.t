@@ -28,7 +28,7 @@ class Guest:
 
     def __init__(self, m, name):
         self.m, self.name = m, "%s-%s" % (m.pair.server, name)
-        netns.sh("ip", "netns", "add", self.name)
+        netns.ip("netns add %s" % self.name)
         guard.add("netns", self.name)
         self.ip("link set lo up")
 
@@ -43,7 +43,7 @@ class Guest:
             return socket.socket(family, kind, protocol)
 
     def close(self):
-        netns.sh("ip", "netns", "del", self.name)
+        netns.ip("netns del %s" % self.name)
         guard.remove("netns", self.name)
 
 
@@ -324,7 +324,7 @@ def translated(m):
     netns.sh("nft", "add table ip aside; add chain ip aside in { type nat hook prerouting priority "
              "-100; }; add rule ip aside in ip daddr 10.77.1.50 dnat to " + V4[0],
              namespace=m.pair.server)
-    netns.sh("ip", "route", "add", "10.77.1.50", "via", V4[0])
+    netns.ip("route add 10.77.1.50 via %s" % V4[0])
     return client.tcp("10.77.1.50", m.server.port)
 
 
@@ -350,7 +350,7 @@ def connections_whose_addresses_are_translated(m):
             m.ready()
     tcp.close()
     netns.sh("nft", "delete table ip aside", namespace=m.pair.server)
-    netns.sh("ip", "route", "del", "10.77.1.50")
+    netns.ip("route del 10.77.1.50")
 
 
 def written_unseen(m, tcp, name):
@@ -379,15 +379,15 @@ def connections_whose_port_is_translated(m):
 @each.case
 def connections_in_a_tunnel(m):
     for namespace, own, other in ((m.pair.server, 1, 2), (m.pair.client, 2, 1)):
-        netns.sh("ip", "link", "add", "vx0", "type", "vxlan", "id", 7, "dstport", 4789, "local",
-                 "10.77.0.%d" % own, "remote", "10.77.0.%d" % other, namespace=namespace)
-        netns.sh("ip", "address", "add", "10.78.0.%d/24" % own, "dev", "vx0", namespace=namespace)
-        netns.sh("ip", "link", "set", "vx0", "up", namespace=namespace)
+        netns.ip("link add vx0 type vxlan id 7 dstport 4789 local 10.77.0.%d remote 10.77.0.%d" %
+                 (own, other), namespace)
+        netns.ip("address add 10.78.0.%d/24 dev vx0" % own, namespace)
+        netns.ip("link set vx0 up", namespace)
     m.ready()
     tcp = client.tcp("10.78.0.1", m.server.port)
     written_unseen(m, tcp, "a write in a tunnel")
     for namespace in (m.pair.server, m.pair.client):
-        netns.sh("ip", "link", "delete", "vx0", namespace=namespace)
+        netns.ip("link delete vx0", namespace)
 
 
 each.end()

@@ -42,7 +42,7 @@ def until(udp, ident):
 
 @each.case
 def two_servers_on_one_port(m):
-    netns.sh("ip", "address", "add", "10.77.0.9/24", "dev", "sv0", namespace=m.pair.server)
+    netns.ip("address add 10.77.0.9/24 dev sv0", m.pair.server)
     other = differential.as_peer(server.Server, namespace=m.pair.server, host="10.77.0.9",
                                  port=m.server.port)
     first, second = m.udp, chain.Apart("10.77.0.9", m.server.port)

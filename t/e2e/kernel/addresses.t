@@ -33,7 +33,7 @@ def addresses_of_ipv4():
                 "the kernel does not answer at a removed address", kernel_answers=False)
         m.ip("address add 10.77.9.9 peer 10.77.8.8 dev sv1")
         m.becomes("an address of another interface is local", addresses_ipv4=4)
-        netns.sh("ip", "route", "add", "10.77.9.9", "via", "10.77.0.1")
+        netns.ip("route add 10.77.9.9 via 10.77.0.1")
         m.asked("10.77.9.9", "the kernel answers at it on the attached interface")
         m.ip("link set sv1 down")
         m.asked("10.77.9.9", "it also answers while that interface is down")
@@ -186,7 +186,7 @@ def another_mac():
     with Changing() as m:
         m.asked("10.77.0.1", "before")
         m.ip("link set sv0 address 02:4d:43:00:01:99")
-        netns.sh("ip", "neighbour", "flush", "dev", "cl0")
+        netns.ip("neighbour flush dev cl0")
         m.becomes("there is one MAC address", macs=1)
         tap.ok(server.wait_for(lambda: m.by_kernel(b"get k\r\n") == (HIT, True)),
                "the kernel answers at the new MAC address")

@@ -42,7 +42,7 @@ class Ground:
 
     def attached(self):
         """The interfaces that have a program of ours."""
-        names = re.findall(r"^\d+: ([^:@]+)", netns.sh("ip", "link", namespace=self.pair.server),
+        names = re.findall(r"^\d+: ([^:@]+)", netns.ip("link", self.pair.server),
                            re.M)
         return {name for name in names if netns.xdp_mode(name, self.pair.server)
                 or netns.tc_programs(name, self.pair.server)}

@@ -192,8 +192,8 @@ def interfaces_that_refuse():
                 "an interface that does not exist")
         refused(m, ["-X", "bmc=sv0,bmc=nowhere0"], "sv0|nowhere0",
                 "a second interface that does not exist")
-        netns.sh("ip", "link", "add", "br0", "type", "bridge", namespace=m.pair.server)
-        netns.sh("ip", "link", "set", "br0", "up", namespace=m.pair.server)
+        netns.ip("link add br0 type bridge", m.pair.server)
+        netns.ip("link set br0 up", m.pair.server)
         refused(m, ["-X", "bmc=br0,mode=native"], r"br0.*(no XDP|refuses)",
                 "a bridge with mode=native")
         tap.is_(netns.xdp_mode("br0", m.pair.server), None, "the bridge has no program")
@@ -253,7 +253,7 @@ def missing_rights():
 def an_interface_that_is_removed():
     with kernel.Machines(links=2) as m:
         m.tcp.set(b"k", b"v")
-        netns.sh("ip", "link", "del", "sv1", namespace=m.pair.server)
+        netns.ip("link del sv1", m.pair.server)
         m.pair.passes.pop()
         m.same(b"get k\r\n", answer((b"k", b"v")),
                "after one interface is removed the other answers")

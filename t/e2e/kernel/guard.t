@@ -29,7 +29,7 @@ def joined(*addresses):
         nodad = ["nodad"] if ":" in address else []
         netns.sh("ip", "address", "add", address, "dev", "cl0", *nodad, namespace=pair.client)
         if not address.endswith("/24"):
-            netns.sh("ip", "route", "add", address, "dev", "sv0", namespace=pair.server)
+            netns.ip("route add %s dev sv0" % address, pair.server)
     return pair
 
 
@@ -89,14 +89,13 @@ def beside_another_program():
 
 def below(pair, notes):
     """A macvlan on the server's interface, 10.78.0.1, and another's program below it."""
-    netns.sh("ip", "link", "add", "link", "sv0", "name", "mv0", "type", "macvlan", "mode", "bridge",
-             namespace=pair.server)
-    netns.sh("ip", "address", "add", "10.78.0.1/24", "dev", "mv0", namespace=pair.server)
-    netns.sh("ip", "link", "set", "mv0", "up", namespace=pair.server)
-    netns.sh("ip", "address", "add", "10.78.0.2/24", "dev", "cl0", namespace=pair.client)
+    netns.ip("link add link sv0 name mv0 type macvlan mode bridge", pair.server)
+    netns.ip("address add 10.78.0.1/24 dev mv0", pair.server)
+    netns.ip("link set mv0 up", pair.server)
+    netns.ip("address add 10.78.0.2/24 dev cl0", pair.client)
     # sv0 answers for that address, too.
-    netns.sh("ip", "neigh", "replace", "10.78.0.1", "dev", "cl0", "lladdr",
-             netns.link("mv0", pair.server)["address"], namespace=pair.client)
+    netns.ip("neigh replace 10.78.0.1 dev cl0 lladdr %s" %
+             netns.link("mv0", pair.server)["address"], pair.client)
     return netns.attach_pass("sv0", pair.server, generic=True, notes=notes)
 
 
@@ -149,14 +148,13 @@ class WithPublic(kernel.Machines):
             nodad = ["nodad"] if ":" in address else []
             netns.sh("ip", "address", "add", address, "dev", "sv0", *nodad,
                      namespace=self.pair.server)
-            netns.sh("ip", "route", "add", address, "via", by, namespace=self.pair.client)
+            netns.ip("route add %s via %s" % (address, by), self.pair.client)
         super().start()
 
 
 def link_local(m):
     """The client's link-local IPv6 address, as a socket is bound to it."""
-    netns.sh("ip", "address", "add", "fe80::77/64", "dev", "cl0", "nodad",
-             namespace=m.pair.client)
+    netns.ip("address add fe80::77/64 dev cl0 nodad", m.pair.client)
     return "fe80::77%cl0"
 
 

@@ -77,7 +77,7 @@ def moved_to_another_namespace_and_back():
         m.becomes("moved away", sv1__state="gone", sv1__xdp="none", sv1__tc="no")
         tap.is_((netns.xdp_mode("sv1", elsewhere), netns.tc_programs("sv1", elsewhere)),
                 (None, []), "the program has not moved with the interface")
-        netns.sh("ip", "link", "set", "sv1", "netns", m.pair.server, namespace=elsewhere)
+        netns.ip("link set sv1 netns %s" % m.pair.server, elsewhere)
         m.ip("address add 10.77.1.1/24 dev sv1")
         m.ip("link set sv1 up")
         m.becomes("moved back", sv1__state="up", sv1__tc="yes", reattached=1, addresses_ipv4=3)

@@ -54,7 +54,7 @@ def tcp_and_what_happens_to_interfaces():
         process = started(manager, pair.server, "-X", "bmc=sv0,tcp=on")
         message, _ = manager.message()
         tap.like(message["STATUS"], r"answers gets over UDP and TCP on sv0 \(", "tcp=on is named")
-        netns.sh("ip", "link", "set", "sv0", "down", namespace=pair.server)
+        netns.ip("link set sv0 down", pair.server)
         tap.ok(status(manager, "sv0 (down)"), "STATUS shows an interface that is down")
         process.stop()
 

@@ -290,7 +290,7 @@ def the_loopback_interface():
 
 @tap.case
 def only_local_addresses_are_answered():
-    netns.sh("ip", "address", "add", "10.77.0.9/24", "dev", "sv0", namespace=m.pair.server)
+    netns.ip("address add 10.77.0.9/24 dev sv0", m.pair.server)
     port = server.free_port(m.pair.server)
     m.server.stop()
     m.options["listen"] = m.pair.address()

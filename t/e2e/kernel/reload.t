@@ -32,7 +32,7 @@ def write(text, mode=0o644):
 
 def machines(*arguments, words=(), **options):
     pair = netns.Pair()
-    netns.sh("ip", "address", "add", TWO + "/24", "dev", "cl0", namespace=pair.client)
+    netns.ip("address add %s dev cl0" % (TWO + "/24"), pair.client)
     m = kernel.Machines(*arguments, words=("allow=@" + LIST, *words), threads=1, pair=pair,
                         **options)
     m.tcp.set(b"k", VALUE)

@@ -316,7 +316,7 @@ def an_interface_that_is_created_again():
     with Ground() as ground:
         for _ in range(2):
             ground.add("native", True)
-        netns.sh("ip", "link", "del", "sv0", namespace=ground.pair.server)
+        netns.ip("link del sv0", ground.pair.server)
         os.close(ground.pair.passes.pop())
         ground.pair.add_link(0)
         for one in ground.all:
@@ -513,7 +513,7 @@ def descriptors_that_take_long_to_close():
     """Neither those that are received, nor one for which a message has no room, nor those of a
     message that is not read, delay the server."""
     with Ground() as ground:
-        netns.sh("ip", "link", "set", "lo", "up", namespace=ground.pair.client)
+        netns.ip("link set lo up", ground.pair.client)
         first = ground.add()
         path, = sockets(ground.pair.server)
         for words, n in ("one", 1), ("too many", 5):
@@ -529,7 +529,7 @@ def descriptors_that_take_long_to_close():
             first.server.resume()
             address = "10.77.5.%d/24" % n
             known = int(first.server.stats("bmc")["addresses_ipv4"])
-            netns.sh("ip", "address", "add", address, "dev", "sv0", namespace=ground.pair.server)
+            netns.ip("address add %s dev sv0" % address, ground.pair.server)
             tap.ok(server.wait_for(lambda: int(first.server.stats("bmc")["addresses_ipv4"])
                                    == known + 1), "%s: the server notes a new address" % words)
             other.detach()

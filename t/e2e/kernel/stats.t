@@ -56,7 +56,7 @@ def reset_sets_every_counter_to_0():
     m.tcp.set(b"foo", b"bar")
     for request in (b"get foo\r\n", b"get none\r\n", b"gets foo\r\n", b"version\r\n"):
         m.udp.ask(request)
-    netns.sh("ip", "link", "set", "sv0", "mtu", "1400", namespace=m.pair.server)
+    netns.ip("link set sv0 mtu 1400", m.pair.server)
     before = m.tcp.stats("bmc")
     tap.ok(all(int(before[key]) for key in ("packets_seen", "keys", "hits", "misses", "bytes_read",
                                             "bytes_written", "pass_command")),

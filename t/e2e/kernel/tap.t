@@ -76,7 +76,7 @@ def several_interfaces():
                   sv1__tc="yes")
         m.ip("link set sv1 netns " + m.pair.client)
         m.becomes("one goes", sv1__state="gone", sv1__tc="no")
-        netns.sh("ip", "link", "set", "sv1", "netns", m.pair.server, namespace=m.pair.client)
+        netns.ip("link set sv1 netns %s" % m.pair.server, m.pair.client)
         m.ip("link set sv1 up")
         m.becomes("an interface that comes back gets TC at once", sv1__state="up", sv1__tc="yes")
 

@@ -30,7 +30,7 @@ class Switched(cable.Pair):
 
     def plug(self, i=0, *_):
         self.third = self.server[:-1] + "t"
-        netns.sh("ip", "netns", "add", self.third)
+        netns.ip("netns add %s" % self.third)
         guard.add("netns", self.third)
         netns.without_dad(self.third)
         for words in ("link add br0 type bridge", "link set br0 up",
@@ -46,7 +46,7 @@ class Switched(cable.Pair):
 
     def close(self):
         super().close()
-        netns.sh("ip", "netns", "del", self.third)
+        netns.ip("netns del %s" % self.third)
         guard.remove("netns", self.third)
 
 
@@ -351,7 +351,7 @@ def error(m, at, seq, kind=NARROW, mtu=600, nquoted=28, damage=0):
 def path_mtu(m, address):
     """What the server's machine has learned of the path; None: nothing."""
     found = re.search(r"\bmtu (?:lock )?(\d+)",
-                      netns.sh("ip", "route", "get", address, namespace=m.pair.server))
+                      netns.ip("route get %s" % address, m.pair.server))
     return int(found[1]) if found else None
 
 
@@ -405,7 +405,7 @@ def errors_with_the_right_number(m):
         tap.is_(path_mtu(m, p.at[0]), 600, "%s: one that says that it is narrow is believed" %
                 m.by())
         goes_on(p, "behind it", SMALL, MIXED)
-        netns.sh("ip", "route", "flush", "cache", namespace=m.pair.server)
+        netns.ip("route flush cache", m.pair.server)
 
 
 # --- hostile clients --------------------------------------------------------------------------

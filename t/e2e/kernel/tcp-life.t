@@ -238,7 +238,7 @@ def two_above_one_another_are_refused():
 @tap.case
 def one_is_put_beneath_another_one():
     pair = netns.Pair()
-    netns.sh("ip", "link", "add", "name", "br0", "type", "bridge", namespace=pair.server)
+    netns.ip("link add name br0 type bridge", pair.server)
     with Machine("bmc=br0,mode=tc", links=1, pair=pair) as m:
         talks = m.talks()
         begin = slow_reader(m, talks[0])

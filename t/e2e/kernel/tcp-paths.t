@@ -49,7 +49,7 @@ def what_is_sent_behind_a_get_is_acknowledged():
         with machines(cable.Pair(*LONG), mode=mode) as m:
             # The client's timers wait longer than any test does.
             netns.sh("sysctl", "-qw", "net.ipv4.tcp_early_retrans=0")
-            netns.sh("ip", "route", "change", "10.77.0.0/24", "dev", "cl0", "rto_min", "5s")
+            netns.ip("route change 10.77.0.0/24 dev cl0 rto_min 5s")
             c = answered_on(m)
             for text, replies in ((b"set k 0 0 1\r\nv\r\n", STORED),
                                   (b"set k 0 0 1 noreply\r\nv\r\n", b""),

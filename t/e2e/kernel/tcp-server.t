@@ -293,7 +293,7 @@ def a_route_becomes_narrower():
         tap.is_(one.kernel_gives(c, b"get foo\r\n", kernel.answer((b"foo", b"x" * 900))), True,
                 "the kernel answers with a long value")
         netns.enter(one.pair.server)
-        netns.sh("ip", "route", "change", "10.77.0.0/24", "dev", "sv0", "mtu", "700")
+        netns.ip("route change 10.77.0.0/24 dev sv0 mtu 700")
         netns.enter(one.pair.client)
         tap.ok(server.wait_for(lambda: size() == 700 - 52), "it changes with the route,")
         tap.is_(one.kernel_gives(c, b"get foo\r\n", kernel.answer((b"foo", b"x" * 900))), False,

@@ -232,7 +232,7 @@ def foreign_packets():
                           ("tc", ("answered", "pass_source"))):
         with machines(lambda pair: (switch_off(pair.server, "sv0", RXVLAN),
                                     switch_off(pair.client, "cl0", TXVLAN)), mode=mode) as m:
-            netns.sh("ip", "link", "set", "sv0", "promisc", "on", namespace=m.pair.server)
+            netns.ip("link set sv0 promisc on", m.pair.server)
             raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
             raw.bind(("cl0", 0))
             for name, fields, counter in rows:
@@ -292,7 +292,7 @@ def bridged_and_routed():
                 udp.close()
             other.close()
             for name in "b0", "r0":
-                netns.sh("ip", "link", "del", name, namespace=behind.client)
+                netns.ip("link del %s" % name, behind.client)
     behind.close()
 
 

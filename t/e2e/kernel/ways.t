@@ -177,7 +177,7 @@ def a_neighbour_that_is_a_group():
 @tap.case
 def a_route_back_by_another_interface():
     with Machines(links=2) as m:
-        netns.sh("ip", "address", "add", "10.99.0.2/32", "dev", "cl0", namespace=m.pair.client)
+        netns.ip("address add 10.99.0.2/32 dev cl0", m.pair.client)
         m.ip("route add 10.99.0.2/32 via 10.77.1.2")
         server.wait_for(lambda: m.asked() == (True, 1, 0))
         tap.is_(m.asked("10.99.0.2", times=3), (True, 0, 3),
@@ -200,8 +200,7 @@ def a_route_back_by_another_interface():
 def a_client_that_moves():
     with Machines() as m:
         tap.is_(m.asked(times=2), (True, 1, 1), "at the old MAC address")
-        netns.sh("ip", "link", "set", "cl0", "address", "02:4d:43:00:02:77",
-                 namespace=m.pair.client)
+        netns.ip("link set cl0 address 02:4d:43:00:02:77", m.pair.client)
         m.ip("neighbour flush dev sv0")
         tap.ok(server.wait_for(lambda: answered(m)), "the kernel answers at the new MAC address")
 
@@ -244,7 +243,7 @@ def container(m):
     """A network namespace on the server's machine that has the server's address, on a macvlan, and
     knows the client's MAC address."""
     name = m.pair.server[:-1] + "k"
-    netns.sh("ip", "netns", "add", name)
+    netns.ip("netns add %s" % name)
     guard.add("netns", name)
     try:
         m.ip("link add link sv0 name in0 netns %s type macvlan mode bridge" % name)
@@ -254,7 +253,7 @@ def container(m):
             netns.sh("ip", *words.split(), namespace=name)
         yield name
     finally:
-        netns.sh("ip", "netns", "del", name)
+        netns.ip("netns del %s" % name)
         guard.remove("netns", name)
 
 
@@ -288,7 +287,7 @@ def teaches_nothing(m, namespace, whose, senders):
     ours = m.pair.address(), m.server.port
     for source, send in zip(SOURCES, senders):
         name = "%s, %s" % (whose, send.__name__.replace("_", " "))
-        netns.sh("ip", "address", "add", source + "/24", "dev", "cl0", namespace=m.pair.client)
+        netns.ip("address add %s dev cl0" % (source + "/24"), m.pair.client)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.bind((source, 0))
             sock.settimeout(5 * tap.SLOW)

@@ -42,7 +42,7 @@ def keys_with_the_same_partial_hash():
 @tap.case
 def two_servers_on_one_port():
     port = m.server.port
-    netns.sh("ip", "address", "add", "10.77.0.9/24", "dev", "sv0", namespace=m.pair.server)
+    netns.ip("address add 10.77.0.9/24 dev sv0", m.pair.server)
     with server.Server(namespace=m.pair.server, host="10.77.0.9", port=port) as plain, \
             server.Server("-X", "bmc=sv1", namespace=m.pair.server, host="10.77.1.1",
                           port=port) as second:

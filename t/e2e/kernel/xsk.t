@@ -215,7 +215,7 @@ def lost(m):
     """What the server sent while the client's end of the veth had no room: it takes 256 frames, and
     then more as the client's machine takes them, whose CPU may be another's. The kernel counts it.
     """
-    text = netns.sh("ip", "-json", "-s", "link", "show", "dev", "sv0", namespace=m.pair.server)
+    text = netns.ip("-json -s link show dev sv0", m.pair.server)
     return json.loads(text)[0]["stats64"]["tx"]["dropped"]
 
 
@@ -347,16 +347,16 @@ def an_interface_that_changes():
     with Machines(listen=BOTH) as m:
         m.takes()
         for state in ("down", "up"):
-            netns.sh("ip", "link", "set", "sv0", state, namespace=m.pair.server)
+            netns.ip("link set sv0 %s" % state, m.pair.server)
         tap.ok(m.takes(), "down and up")
         m.tcp.set(b"big", b"b" * 5000)
-        netns.sh("ip", "link", "set", "sv0", "mtu", 1400, namespace=m.pair.server)
+        netns.ip("link set sv0 mtu 1400", m.pair.server)
 
         def by_stack():
             answer, received, _ = m.by_ring(lambda: m.udp.ask(b"get big\r\n"))
             return len(answer) == 5025 and not received
         tap.ok(server.wait_for(by_stack), "an MTU that replies do not fit: the stack sends them")
-        netns.sh("ip", "link", "set", "sv0", "mtu", 1500, namespace=m.pair.server)
+        netns.ip("link set sv0 mtu 1500", m.pair.server)
         tap.ok(m.takes(), "another one: the ring")
 
 
@@ -370,9 +370,9 @@ def an_interface_that_goes_down_with_requests_in_the_ring():
         m.server.process.send_signal(signal.SIGSTOP)
         process = load(m, 2746, 500, 500)
         tap.ok(server.wait_for(lambda: asked_for(m) == asked + 500), "500 requests wait in it")
-        netns.sh("ip", "link", "set", "sv0", "down", namespace=m.pair.server)
+        netns.ip("link set sv0 down", m.pair.server)
         m.server.process.send_signal(signal.SIGCONT)
-        netns.sh("ip", "link", "set", "sv0", "up", namespace=m.pair.server)
+        netns.ip("link set sv0 up", m.pair.server)
         tap.ok(m.takes(), "down and up: another one comes by the ring")
         tap.is_(told(process), (500, 0, 0), "and all are answered, each as it should be")
 
@@ -392,8 +392,8 @@ def a_client_that_moves():
             again = client.Udp(host, m.server.port, 0.5)
             tap.ok(m.takes(udp), "%s: the ring" % host)
             for mac in ("02:4d:43:00:02:77", "02:4d:43:00:02:78"):
-                netns.sh("ip", "link", "set", "cl0", "address", mac, namespace=m.pair.client)
-                netns.sh("ip", "neighbour", "flush", "dev", "sv0", namespace=m.pair.server)
+                netns.ip("link set cl0 address %s" % mac, m.pair.client)
+                netns.ip("neighbour flush dev sv0", m.pair.server)
                 _, received, _ = m.by_ring(lambda again=again: answered(again))
                 tap.is_(received, 0, "%s: what comes from another MAC address goes up the stack" %
                         host)
@@ -418,11 +418,10 @@ def quiet_ask(udp):
 def a_route_back_by_another_interface():
     with Machines(links=2, on=1) as m:
         def way(interface):
-            netns.sh("ip", "route", "replace", "10.99.0.2/32", "via", "10.77.%d.2" % interface,
-                     namespace=m.pair.server)
+            netns.ip("route replace 10.99.0.2/32 via 10.77.%d.2" % interface, m.pair.server)
 
         m.pair.accept_any_source()
-        netns.sh("ip", "address", "add", "10.99.0.2/32", "dev", "cl0", namespace=m.pair.client)
+        netns.ip("address add 10.99.0.2/32 dev cl0", m.pair.client)
         way(0)
         udp = client.Udp(m.pair.address(), m.server.port, source="10.99.0.2")
         for _ in range(2):
@@ -455,7 +454,7 @@ def an_interface_that_comes_back():
     with Machines(links=2, on=1) as m:
         m.takes()
         control = client.tcp(m.pair.address(1), m.server.port)
-        netns.sh("ip", "link", "delete", "sv0", namespace=m.pair.server)
+        netns.ip("link delete sv0", m.pair.server)
         m.pair.add_link(0)
         tap.ok(server.wait_for(lambda: control.stats("bmc").get("sv0:state") == "up"),
                "the programs are attached again")
@@ -474,14 +473,13 @@ def an_interface_that_moves_away_and_back():
         control = client.tcp(m.pair.address(1), m.server.port)
 
         def move(to, namespace):
-            netns.sh("ip", "link", "set", "sv0", "netns", to, namespace=namespace)
+            netns.ip("link set sv0 netns %s" % to, namespace)
         move(elsewhere.server, m.pair.server)
         tap.ok(server.wait_for(lambda: control.stats("bmc").get("sv0:state") == "gone"),
                "moved to another namespace")
         move(m.pair.server, elsewhere.server)
-        netns.sh("ip", "address", "add", m.pair.address() + "/24", "dev", "sv0",
-                 namespace=m.pair.server)
-        netns.sh("ip", "link", "set", "sv0", "up", namespace=m.pair.server)
+        netns.ip("address add %s dev sv0" % (m.pair.address() + "/24"), m.pair.server)
+        netns.ip("link set sv0 up", m.pair.server)
         tap.ok(server.wait_for(lambda: control.stats("bmc").get("sv0:xdp") == "native"),
                "and back, the program is attached again")
         udp = client.Udp(m.pair.address(), m.server.port)

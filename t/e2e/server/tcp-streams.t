@@ -27,9 +27,8 @@ def quiet(pair):
     for namespace, interface, other in ((pair.server, "sv0", 2), (pair.client, "cl0", 1)):
         with netns.inside(namespace):
             netns.disable_ipv6("all")
-        netns.sh("ip", "neighbour", "replace", "10.77.0.%d" % other, "lladdr",
-                 "02:4d:43:00:%02x:40" % other, "dev", interface, "nud", "permanent",
-                 namespace=namespace)
+        netns.ip("neighbour replace 10.77.0.%d lladdr 02:4d:43:00:%02x:40 dev %s nud permanent" %
+                 (other, other, interface), namespace)
 
 
 def datagram_socket(namespace):

@@ -50,9 +50,9 @@ def a_path_that_takes_no_such_packet():
     with netns.inside(pair.client), \
          server.Server(threads=1, namespace=pair.server, host=pair.address()) as m:
         for mtu in (1500, 1280, 1000):
-            netns.sh("ip", "link", "set", "sv0", "mtu", mtu, namespace=pair.server)
+            netns.ip("link set sv0 mtu %s" % mtu, pair.server)
             together(m, "MTU %d" % mtu, clients=2)
-        netns.sh("ip", "link", "set", "sv0", "mtu", 1500, namespace=pair.server)
+        netns.ip("link set sv0 mtu 1500", pair.server)
         netns.sh("ethtool", "-K", "sv0", "tx-checksumming", "off", namespace=pair.server)
         together(m, "no checksum offload", clients=2)
     pair.close()
