@@ -61,7 +61,7 @@ static __always_inline enum verdict tcp_lookup(struct packet packet, struct scra
 
     if (unlikely(tcp_is_bypassed()))
         return PASS_TCP_BYPASS;
-    rc = packet_answer(packet, scratch, kind);
+    rc = packet_answer(packet, scratch, kind); /* RULE_WHOLE */
     if (rc == PASS_COMMAND)
         return PASS_TCP_COMMAND;
     if (rc == PASS_PACKET || rc == PASS_REQUEST)

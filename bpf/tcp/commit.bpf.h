@@ -8,6 +8,10 @@
  * socket has sent, and that is all that the server has written. `consumed` alone is not enough: a
  * request that was passed and lies unread in the socket would be answered twice.
  *
+ * The server publishes both of its numbers at once (RULE_PUBLISH_WHOLE), before it sends the
+ * replies (RULE_PUBLISH_FIRST). RULE_... are the rules of t/model/splice.h, which t/bpf/tcp_* hold
+ * these programs against.
+ *
  * Order: these conditions are looked at before the lookup, so that it finds what the client's
  * earlier commands have written; then the lookup, the reply's text is kept, the frame grows; then
  * under the lock the conditions are looked at again, with the same boundary, and the connection's
@@ -42,12 +46,15 @@ static __always_inline enum verdict conn_refuses(const struct mc_tcp_conn *conn,
     u32 seq = segment->seq - conn->shift.in, ack = segment->ack - conn->shift.out;
 
     if (conn->shift.nreply && seq_before(segment->ack, shift_reply_end(&conn->shift)))
-        return PASS_TCP_UNACKED;
+        return PASS_TCP_UNACKED; /* RULE_ONE */
+    /* RULE_FOLLOWED, RULE_CLOSING */
     if ((conn->flags & (MC_TCP_FOLLOWED | MC_TCP_CLOSING)) != MC_TCP_FOLLOWED ||
         boundary == MC_TCP_NONE || READ_ONCE(slot->generation) != conn->generation)
         return PASS_TCP_BOUNDARY;
-    if (seq != conn->in_end || seq != conn->in_base + (u32)boundary || ack != conn->out_end ||
-        ack != conn->out_base + (u32)(boundary >> 32))
+    if (seq != conn->in_end ||                         /* RULE_KMAX */
+        seq != conn->in_base + (u32)boundary ||        /* RULE_CONSUMED */
+        ack != conn->out_end ||                        /* RULE_KSND */
+        ack != conn->out_base + (u32)(boundary >> 32)) /* RULE_SENT */
         return PASS_TCP_BOUNDARY;
     return seq_before(segment->tsval, conn->client_ts) ? PASS_TCP_SEGMENT : VERDICT_OK;
 }
@@ -109,11 +116,11 @@ static __always_inline enum verdict conn_commit(struct mc_tcp_conn *conn, struct
     read_barrier();
     if (boundary != tcp->boundary)
         return PASS_TCP_BOUNDARY;
-    rc = conn_refuses(conn, slot, segment, boundary);
+    rc = conn_refuses(conn, slot, segment, boundary); /* RULE_AGAIN */
     if (rc)
         return rc;
     tcp->debt = conn->acked != ack;
-    if (!pays && tcp->debt)
+    if (!pays && tcp->debt) /* RULE_DEBT */
         return PASS_TCP_BOUNDARY;
     conn->acked = ack;
     if (!shift_is_used(&conn->shift))
@@ -184,8 +191,8 @@ static __always_inline int conn_expects(const struct mc_tcp_conn *conn,
 
 /*
  * TC hands a client's segment to the socket. XDP notes nothing of what it passes, which TC may yet
- * drop. Nothing is noted of a segment that lies below what the socket has acknowledged: it does not
- * read that one.
+ * drop (RULE_NOTE_ACK_TC). An acknowledgement in a segment that ends below what the socket was
+ * handed is not noted: the socket may not read it.
  */
 static __always_inline void conn_pass(struct mc_tcp_conn *conn, const struct tcp_segment *segment)
 {
@@ -197,20 +204,22 @@ static __always_inline void conn_pass(struct mc_tcp_conn *conn, const struct tcp
         conn->flags |= MC_TCP_CLOSING;
     if (seq_before(end, conn->told))
         return;
-    if (seq_before(conn->in_end, end))
+    if (segment->flags & (TCP_FIN | TCP_RST))
+        conn->flags |= MC_TCP_CLOSING;
+    if (seq_before(end, conn->in_end)) /* RULE_NOTE_ACK */
+        return;
+    if (end != seq)
         conn->in_end = end;
     if (seq_before(conn->acked, ack))
         conn->acked = ack;
-    if (segment->flags & (TCP_FIN | TCP_RST))
-        conn->flags |= MC_TCP_CLOSING;
 }
 
 /*
  * Under the lock. Whether a segment asks for the outstanding reply once more: it has data below the
  * request's end, or is a bare acknowledgement of less than the reply, as a client sends when
  * something behind the reply has arrived, when it can take again what it had no room for, and when
- * it is asked by a keepalive probe. A client without room says so again to every copy: then there
- * is none.
+ * it is asked by a keepalive probe. One from before the request asks for nothing. A client without
+ * room says so again to every copy: then there is none.
  */
 static __always_inline int conn_resends(const struct mc_tcp_conn *conn,
                                         const struct tcp_segment *segment)
@@ -219,9 +228,11 @@ static __always_inline int conn_resends(const struct mc_tcp_conn *conn,
 
     if (!shift->nreply || segment->flags & (TCP_SYN | TCP_RST) || !(segment->flags & TCP_ACK))
         return 0;
-    if (segment->n)
+    if (segment->n) /* RULE_RESEND, RULE_RESEND_MIXED */
         return seq_before(segment->seq, shift_request_end(shift));
-    return !(segment->flags & TCP_FIN) && segment->ack - shift->reply < shift->nreply &&
+    /* RULE_RESEND_ON_ACK */
+    return !(segment->flags & TCP_FIN) && seq_before(shift->request, segment->seq) &&
+           segment->ack - shift->reply < shift->nreply &&
            shift_reply_end(shift) - segment->ack <= segment->window << (conn->wscale & 15);
 }
 
@@ -256,7 +267,7 @@ static __always_inline void conn_resend(struct mc_tcp_conn *conn, struct segment
 /*
  * Whether a bare segment acknowledges the outstanding reply while an acknowledgement of the
  * socket's is held back, which the socket does not repeat: the client would send again what the
- * socket has. A segment with data the socket acknowledges by itself.
+ * socket has (RULE_HELD). A segment with data the socket acknowledges by itself.
  */
 static __always_inline int conn_releases(const struct mc_tcp_conn *conn,
                                          const struct tcp_segment *segment)
@@ -290,7 +301,7 @@ static __always_inline enum leave conn_leave(struct mc_tcp_conn *conn, struct mc
         return LEAVE_PASS;
     releases = conn_releases(conn, &tcp->segment);
     conn_acknowledge(conn, slot, &tcp->segment, acked);
-    if (conn_resends(conn, &tcp->segment)) {
+    if (conn_resends(conn, &tcp->segment)) { /* RULE_RESEND_TC */
         conn_resend(conn, tcp, words, conn_tsecr(conn, &tcp->segment));
         return LEAVE_RESEND;
     }

@@ -258,13 +258,14 @@ static __always_inline u32 shift_ack_in(const struct mc_tcp_shift *shift, u32 wi
 
     if (!shift->nreply || !seq_before(wire, shift_reply_end(shift)))
         return wire - shift->out;
+    /* RULE_OLD_ACK, RULE_ACK_INSIDE */
     return (seq_before(shift->reply, wire) ? shift->reply : wire) - before;
 }
 
 static __always_inline u32 shift_seq_in(const struct mc_tcp_shift *shift, u32 wire)
 {
     if (shift->nreply && !seq_before(shift->request, wire))
-        return wire - (shift->in - shift->nrequest);
+        return wire - (shift->in - shift->nrequest); /* RULE_OLD_SEQ */
     return wire - shift->in;
 }
 
@@ -276,6 +277,7 @@ static __always_inline u32 shift_ack_out(const struct mc_tcp_shift *shift, u32 a
 {
     u32 wire = ack + shift->in - (shift->nreply ? shift->nrequest : 0);
 
+    /* RULE_CLAMP */
     return shift->nreply && seq_before(shift->request, wire) ? shift->request : wire;
 }
 
@@ -286,7 +288,10 @@ static __always_inline u32 shift_edge_out(const struct mc_tcp_shift *shift, u32 
     return shift->nreply && !seq_before(shift->request, before) ? before : edge + shift->in;
 }
 
-/* The sequence number of n bytes that the socket sends. *straddles: they lie on both sides. */
+/*
+ * The sequence number of n bytes, of which a FIN is one, that the socket sends. *straddles: they
+ * lie on both sides of the reply.
+ */
 static __always_inline u32 shift_seq_out(const struct mc_tcp_shift *shift, u32 seq, u32 n,
                                          int *straddles)
 {
@@ -294,8 +299,8 @@ static __always_inline u32 shift_seq_out(const struct mc_tcp_shift *shift, u32 s
 
     if (!shift->nreply || !seq_before(seq, start))
         return seq + shift->out;
-    *straddles = seq_before(start, seq + n);
-    return seq + before;
+    *straddles = seq_before(start, seq + n); /* RULE_STRADDLE */
+    return seq + before;                     /* RULE_OLD_EGRESS */
 }
 
 /* Whether the kernel has answered on the connection, so that all of it is translated. */

@@ -130,7 +130,7 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
 /*
  * The socket sends again, in one segment, what lies on both sides of the outstanding reply: it was
  * not told that the client has the part before it. No segment can say that. A probe in its place,
- * one below what the client has, makes the client say how far it is.
+ * one below what the client has, makes the client say how far it is (RULE_PROBE).
  */
 __attribute__((noinline)) int tcp_probe(struct __sk_buff *skb)
 {
@@ -149,7 +149,8 @@ __attribute__((noinline)) int tcp_probe(struct __sk_buff *skb)
 
 /*
  * Under the lock. Whether the socket asks what its client has (a keepalive probe: socket_probe in
- * net/socket.c) while a reply is outstanding. Then the reply leaves in the place of the question: a
+ * net/socket.c) while a reply is outstanding. Then the reply leaves in the place of the question
+ * (RULE_RESEND_TIMER): a
  * client that misses it needs this segment alone, and not also a question and its own answer. It
  * echoes no timestamp (0): that of the client's last segment is seconds old, the client would take
  * that for the time to the server and back, and wait so much longer after its next loss.
@@ -225,18 +226,19 @@ static __always_inline void conn_leaving(struct mc_tcp_conn *conn,
                                          const struct tcp_segment *segment, u32 ifindex, u32 vlan,
                                          u64 mac)
 {
-    u32 end = segment->seq + segment->n + (segment->flags & TCP_FIN);
+    u32 n = segment->n + (segment->flags & TCP_FIN), end = segment->seq + n;
+    u32 ack = segment->flags & TCP_ACK ? segment->ack : conn->born; /* that says nothing */
     u32 tsval = conn_stamp_out(conn, segment->tsval);
 
-    if (segment->flags & TCP_ACK && seq_before(conn->told, segment->ack))
-        conn->told = segment->ack;
+    if (seq_before(conn->told, ack))
+        conn->told = ack;
     /* The client's clock, by a segment in which the socket has found nothing wrong (RFC 7323). */
     if (segment->stamped && segment->flags & TCP_ACK && seq_before(conn->client_ts, segment->tsecr))
         conn->client_ts = segment->tsecr;
-    if (seq_before(conn->in_end, conn->told))
+    if (seq_before(conn->in_end, conn->told)) /* RULE_KMAX_ACK */
         conn->in_end = conn->told;
-    if (segment->n && seq_before(conn->out_end, end) && seq_before(conn->born, segment->ack))
-        conn->flags |= MC_TCP_FOLLOWED;
+    if (n && seq_before(conn->out_end, end) && seq_before(conn->born, ack))
+        conn->flags |= MC_TCP_FOLLOWED; /* RULE_FOLLOWED_SENT */
     if (seq_before(conn->out_end, end))
         conn->out_end = end;
     if (segment->flags & (TCP_FIN | TCP_RST))
@@ -297,7 +299,8 @@ static __always_inline int tcp_translate(struct __sk_buff *skb, struct segment_s
 {
     const struct tcp_segment *segment = &tcp->segment;
     int straddles = 0;
-    u32 seq = shift_seq_out(&tcp->shift, segment->seq, segment->n, &straddles);
+    u32 n = segment->n + (segment->flags & TCP_FIN);
+    u32 seq = shift_seq_out(&tcp->shift, segment->seq, n, &straddles);
     u32 ack = shift_ack_out(&tcp->shift, segment->ack);
 
     if (straddles) {

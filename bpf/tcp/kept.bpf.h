@@ -4,7 +4,8 @@
  *
  * A pool of fixed size. Its places are taken without a lock: by a compare and swap of the owner,
  * which names the connection by its slot and generation, and the reply by its sequence number: who
- * sends a kept text once more looks at the owner before and after copying it. A connection tries
+ * sends a kept text once more looks at the owner before and after copying it. Each CPU that makes a
+ * reply takes a place of its own (RULE_BUSY). A connection tries
  * the place of its slot's number first, so that up to MC_TCP_KEPT_MAX connections never compete.
  * The place is free when the client has acknowledged the reply, or the entry is removed. What the
  * slot's connection before left behind until then is taken over. Where no place is free the request
@@ -122,7 +123,8 @@ __attribute__((noinline)) int conn_forget(const struct mc_tcp_flow *flow)
 
 /*
  * Leaves a piece of the reply in `scratch`, from where the client's acknowledgement ends. That of
- * the request is held back until the last piece, so that the client goes on asking.
+ * the request is held back until the last piece, so that the client goes on asking
+ * (RULE_PIECE_HELD).
  */
 static __always_inline void reply_cut(struct scratch *scratch, const struct segment_scratch *tcp)
 {
@@ -142,7 +144,10 @@ static __always_inline void reply_cut(struct scratch *scratch, const struct segm
     scratch->nreply = REPLY_TEXT + n;
 }
 
-/* Brings a kept text, or a piece of it, into `scratch` as a reply. 0: it is another's by now. */
+/*
+ * Brings a kept text, or a piece of it, into `scratch` as a reply: the bytes of the first time
+ * (RULE_RESEND_KEPT). 0: it is another's by now.
+ */
 __attribute__((noinline)) int kept_get(struct segment_scratch *tcp)
 {
     struct scratch *scratch = scratch_get();

@@ -53,8 +53,8 @@ static __always_inline int tcp_xdp_send(struct xdp_md *ctx, struct scratch *scra
 /*
  * Leaves a segment to TC, which also sends a kept reply once more: what XDP passes is not noted in
  * the connection's state. So a copy of it may be answered before TC has seen it, which then gets
- * the kept reply (t/model: NOTE_XDP, RESEND_XDP). Commands that are not answered TC counts: XDP
- * passes most of them before it has looked for the connection.
+ * the kept reply (the programs do without RULE_NOTE_XDP and RULE_RESEND_XDP). Commands that are not
+ * answered TC counts: XDP passes most of them before it has looked for the connection.
  */
 static __always_inline int tcp_xdp_pass(const struct segment_scratch *tcp, enum verdict why)
 {
@@ -139,8 +139,8 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
     if (!conn_came_by_way(conn, LOAD64(data + 6), ctx->ingress_ifindex, 0) ||
         (unlikely(MACS(data) != control.mac) && mac_check(MACS(data), ctx->ingress_ifindex)))
         return tcp_xdp_pass(tcp, PASS_TCP_WAY);
-    if (conn_hears(conn, &tcp->segment))
-        return XDP_PASS; /* TC answers it and tells the socket, or counts why not */
+    if (conn_hears(conn, &tcp->segment)) /* RULE_DEBT */
+        return XDP_PASS;                 /* TC answers it and tells the socket, or counts why not */
     scratch->offsets = offsets;
     scratch->ntext = tcp->segment.n;
     scratch->saved.back = conn->mac;

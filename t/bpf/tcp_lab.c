@@ -37,6 +37,7 @@ void tcp_lab_open(struct tcp_lab *lab)
     char error[512];
 
     memset(lab, 0, sizeof(*lab));
+    lab->off = SPLICE_LEFT_OUT;
     lab_open_guarded(&lab->lab, 1024, &(struct loader_guard){0}, LOADER_TCP);
     if (loader_open_tcp(lab->lab.loader, TCP_SLOTS, error, sizeof(error)) ||
         loader_wait(lab->lab.loader, error, sizeof(error))) {
@@ -353,6 +354,37 @@ void segment_out(struct segment *segment, const struct mc_tcp_conn *conn, const 
         .text = text,
         .n = n,
     };
+}
+
+void case_apply(struct tcp_lab *lab, const struct tcp_case *row, struct mc_tcp_conn *conn,
+                struct segment *segment)
+{
+    struct mc_tcp_slot *slot = &lab->slots[conn->slot];
+
+    conn->in_end += row->state.in_end;
+    conn->out_end += row->state.out_end;
+    conn->client_ts += row->state.client_ts;
+    conn->mss = row->state.mss ? (uint16_t)row->state.mss : conn->mss;
+    conn->wscale = row->state.wscale ? (uint8_t)row->state.wscale : conn->wscale;
+    conn->ifindex = row->state.ifindex ? row->state.ifindex : conn->ifindex;
+    conn->vlan = row->state.vlan ? (uint16_t)row->state.vlan : conn->vlan;
+    conn->mac ^= row->state.mac;
+    conn->flags ^= row->state.flags;
+    conn_put(lab, segment->v6, conn);
+    slot->generation += row->state.generation;
+    slot->boundary = row->state.unpublished ? MC_TCP_NONE : slot->boundary + row->state.boundary;
+    segment->seq += row->packet.seq + (uint32_t)row->packet.skipped;
+    segment->ack += row->packet.ack;
+    segment->tsval += row->packet.tsval;
+    segment->window += row->packet.window;
+    segment->flags = row->packet.flags ? row->packet.flags % FLAGS_NONE : segment->flags;
+    segment->traffic = row->packet.traffic;
+    segment->options = row->packet.options;
+    segment->noptions = row->packet.noptions;
+    segment->npadding = row->packet.npadding;
+    segment->sum = row->packet.sum;
+    segment->text = (const char *)segment->text + row->packet.skipped;
+    segment->n = row->packet.bare ? 0 : segment->n - row->packet.skipped;
 }
 
 void kept_get(struct tcp_lab *lab, uint32_t at, struct tcp_kept *kept)

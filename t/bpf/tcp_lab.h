@@ -15,6 +15,9 @@
 #include "bpf/shared/tcp.h"
 #include "t/bpf/lab.h"
 
+#define SPLICE_NUM uint32_t
+#include "t/model/splice.h"
+
 enum {
     TCP_SLOTS = 3 * MC_TCP_KEPT_MAX, /* several have the same place for a kept reply */
     TCP_SLOT = 5,                    /* of the connection */
@@ -42,6 +45,8 @@ struct tcp_lab {
     uint16_t seal;     /* as it stands in a header */
     bool alone;        /* TC has no XDP before it */
     bool keeps_others; /* an acknowledged reply's place is another connection's */
+    splice_rules off;  /* the rules without which the model is asked */
+    bool quiet;        /* a difference is not printed */
 };
 
 /* The hooks, by the programs that stand there and call those of bpf/tcp. */
@@ -158,16 +163,8 @@ enum {
 };
 
 /*
- * What the rules say of a segment, and *conn as it is afterwards. *freed: the place of a reply that
- * was acknowledged, or -1. odd: ODD_*.
- */
-struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
-                         const struct request *request, unsigned int odd, struct mc_tcp_conn *conn,
-                         long *freed);
-
-/*
  * Runs `frame`, which is `segment`'s, and compares all with the rules. NULL: all is so, else what
- * is not, after it was printed.
+ * is not, after it was printed. odd: ODD_*.
  */
 const char *tcp_check(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
                       const struct frame *frame, const struct request *request, unsigned int odd,
@@ -181,6 +178,46 @@ void segment_mark(const struct tcp_lab *lab, uint8_t *tcp, const struct mc_tcp_c
 /* The same, of a segment as it is; and whether the rules say `want` of it. */
 bool tcp_does(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
               const struct request *request, enum act want, uint32_t reason);
+
+/*
+ * A case of a table: how the entry that a test has made, and its next segment, are changed, and
+ * what is done then. The reply and its counts are the request's.
+ */
+struct tcp_case {
+    const char *description;
+    struct {
+        uint32_t in_end, out_end, client_ts; /* added, as all that wraps */
+        uint32_t generation;                 /* of the slot, added */
+        uint64_t boundary;                   /* likewise */
+        bool unpublished;                    /* there is none */
+        uint32_t mss, wscale, ifindex, vlan; /* in the place of what is there, unless 0 */
+        uint64_t mac;                        /* these bits are another's, */
+        uint8_t flags;                       /* and these reversed */
+    } state;
+    struct {
+        uint32_t seq, ack, tsval, window; /* added */
+        unsigned int flags;               /* in the place of PSH | ACK, unless 0; FLAGS_NONE */
+        unsigned int traffic;
+        const void *options;
+        size_t noptions, npadding;
+        enum sum sum;
+        size_t skipped; /* of the text, at its beginning */
+        bool bare;      /* it has no text */
+    } packet;
+    const struct request *request;
+    enum act verdict;
+    uint32_t reason; /* to pass, unless 0 */
+};
+enum { FLAGS_NONE = 1 << 16 };
+#define PASSES(why) .verdict = ACT_PASS, .reason = MC_TCP_PASS_##why
+
+/* Changes both, and puts the entry. */
+void case_apply(struct tcp_lab *lab, const struct tcp_case *row, struct mc_tcp_conn *conn,
+                struct segment *segment);
+static inline uint32_t case_reason(const struct tcp_case *row)
+{
+    return row->reason ? row->reason : (uint32_t)NOT_COUNTED;
+}
 
 /* Runs a program on a frame. mark: the packet's, before and after. */
 struct tcp_run {

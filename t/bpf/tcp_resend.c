@@ -83,10 +83,25 @@ static bool answer(const struct run *run, struct mc_tcp_conn *conn, struct segme
     return right;
 }
 
+#define BARE .packet = {.seq = 9, .flags = ACK, .bare = true}, .request = &get_no
+
+static bool holds(const struct run *run, const struct tcp_case *row)
+{
+    struct mc_tcp_conn conn;
+    struct segment segment;
+    bool right = answer(run, &conn, &segment);
+
+    segment.text = row->request->text;
+    segment.n = row->request->n;
+    case_apply(run->lab, row, &conn, &segment);
+    return right && does(run, &segment, row->request, row->verdict, case_reason(row));
+}
+
 /* --- what sends it once more ------------------------------------------------------------------ */
 
 static void test_again(const struct run *run)
 {
+    struct tcp_case row = {"any tail of the request", .request = &get_hit, .verdict = ACT_RESEND};
     struct mc_tcp_conn conn;
     struct segment segment;
     bool right = answer(run, &conn, &segment);
@@ -97,75 +112,62 @@ static void test_again(const struct run *run)
     ok(right, "%s: the request again: the reply that was kept, whatever the item is by now",
        run->name);
     for (i = 1, right = true; i < get_hit.n; i++) {
-        answer(run, &conn, &segment);
-        segment.seq += (uint32_t)i;
-        segment.text = (const char *)segment.text + i;
-        segment.n -= i;
-        right &= does(run, &segment, &get_hit, ACT_RESEND, NOT_COUNTED);
+        row.packet.skipped = i;
+        right &= holds(run, &row);
     }
-    ok(right, "%s: any tail of the request: the reply again", run->name);
-    answer(run, &conn, &segment);
-    segment.text = "get hit\r\nget two\r\n";
-    segment.n = 18;
-    ok(does(run, &segment, &get_hit, ACT_RESEND, NOT_COUNTED),
-       "%s: the request and more behind it: the reply again", run->name);
-    answer(run, &conn, &segment);
-    segment.seq -= 8;
-    segment.text = "get no\r\nget hit\r\n";
-    segment.n = 17;
-    ok(does(run, &segment, &get_hit, ACT_RESEND, NOT_COUNTED),
-       "%s: what came before it, and the request: the reply again", run->name);
-    answer(run, &conn, &segment);
-    segment.seq += 8;
-    segment.text = "\n";
-    segment.n = 1;
-    ok(does(run, &segment, &get_hit, ACT_RESEND, NOT_COUNTED),
-       "%s: a keepalive with a byte: the reply again", run->name);
-    answer(run, &conn, &segment);
-    segment.sum = SUM_BEGUN;
-    ok(does(run, &segment, &get_hit, ACT_RESEND, NOT_COUNTED),
-       "%s: the request again, its checksum left to hardware: the reply again", run->name);
-    answer(run, &conn, &segment);
-    segment.flags |= FIN;
-    ok(does(run, &segment, &get_hit, ACT_RESEND, NOT_COUNTED),
-       "%s: the request again with a FIN: the reply again", run->name);
+    row = (struct tcp_case){"", BARE, .verdict = ACT_RESEND};
+    for (i = 1; i < get_hit.nreply; i += 5) {
+        row.packet.ack = (uint32_t)i;
+        right &= holds(run, &row);
+    }
+    ok(right, "%s: any tail of the request, or acknowledgement of a part of the reply: again",
+       run->name);
 }
 
-static void test_bare(const struct run *run)
-{
-    static const uint8_t sack[] = {1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 1, 0,
-                                   1, 1, 5, 10, 0, 0, 9, 0, 0, 0, 9, 9};
-    struct mc_tcp_conn conn;
-    struct segment segment;
-    bool right = answer(run, &conn, &segment);
-    uint32_t i;
+static const uint8_t sack[] = {1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 1, 0,
+                               1, 1, 5, 10, 0, 0, 9, 0, 0, 0, 9, 9};
+static const struct request two_gets = {.text = "get hit\r\nget two\r\n", .n = 18};
+static const struct request with_old = {.text = "get no\r\nget hit\r\n", .n = 17};
+static const struct request a_byte = {.text = "\n", .n = 1};
 
-    segment.seq += (uint32_t)get_hit.n;
-    segment.n = 0;
-    segment.flags = ACK;
-    right &= does(run, &segment, &get_no, ACT_RESEND, NOT_COUNTED);
-    ok(right, "%s: a bare acknowledgement of all before the reply: the reply again", run->name);
-    segment.seq += 1000;
-    ok(does(run, &segment, &get_no, ACT_RESEND, NOT_COUNTED),
-       "%s: the same of a client that has sent more: the reply again", run->name);
-    segment.options = sack;
-    segment.noptions = sizeof(sack);
-    ok(does(run, &segment, &get_no, ACT_RESEND, NOT_COUNTED),
-       "%s: the same with blocks: the reply again", run->name);
-    right = true;
-    for (i = 1; i < (uint32_t)get_hit.nreply; i += 5) {
-        answer(run, &conn, &segment);
-        segment.seq += (uint32_t)get_hit.n;
-        segment.n = 0;
-        segment.ack += i;
-        right &= does(run, &segment, &get_no, ACT_RESEND, NOT_COUNTED);
-    }
-    ok(right, "%s: an acknowledgement of a part of the reply: the reply again", run->name);
-    answer(run, &conn, &segment);
-    segment.seq += (uint32_t)get_hit.n - 1;
-    segment.n = 0;
-    ok(does(run, &segment, &get_no, ACT_RESEND, NOT_COUNTED),
-       "%s: a keepalive of the client's: the reply again", run->name);
+#define BARE_AT(at) .packet = {.seq = at, .flags = ACK, .bare = true}, .request = &get_no
+
+/* A segment while the reply to `get hit` is outstanding: from the request's begin on, at first. */
+static const struct tcp_case cases[] = {
+    {"the request and more behind it: again", .request = &two_gets, .verdict = ACT_RESEND},
+    {"what came before it, and the request: again", .packet.seq = -8u, .request = &with_old,
+     .verdict = ACT_RESEND},
+    {"a keepalive with a byte: again", .packet.seq = 8, .request = &a_byte, .verdict = ACT_RESEND},
+    {"the request, its checksum left to hardware: again", .packet.sum = SUM_BEGUN,
+     .request = &get_hit, .verdict = ACT_RESEND},
+    {"the request with a FIN: again", .packet.flags = FIN | PSH | ACK, .request = &get_hit,
+     .verdict = ACT_RESEND},
+    {"a bare acknowledgement of all before the reply: again", BARE_AT(9), .verdict = ACT_RESEND},
+    {"the same of a client that has sent more: again", BARE_AT(1009), .verdict = ACT_RESEND},
+    {"the same with blocks: again",
+     .packet = {.seq = 1009, .flags = ACK, .bare = true, .options = sack, .noptions = sizeof(sack)},
+     .request = &get_no, .verdict = ACT_RESEND},
+    {"a keepalive of the client's: again", BARE_AT(8), .verdict = ACT_RESEND},
+    {"a bare acknowledgement from before the request is passed", BARE_AT(0), .verdict = ACT_PASS},
+    {"an older acknowledgement is passed", .packet = {.seq = 9, .ack = -10u, .bare = true},
+     .request = &get_no, .verdict = ACT_PASS},
+    {"the client's end is passed", .packet = {.seq = 9, .flags = FIN | ACK, .bare = true},
+     .request = &get_no, .verdict = ACT_PASS},
+    {"a reset is passed", .packet.flags = RST | ACK, .request = &get_hit, PASSES(SEGMENT)},
+    {"without an acknowledgement it is passed", .packet.flags = PSH, .request = &get_hit,
+     PASSES(SEGMENT)},
+    {"a request out of all windows is passed", .packet.seq = 1u << 30, .request = &get_hit,
+     PASSES(UNACKED)},
+    {"one with an acknowledgement out of all windows is passed", .packet.ack = -1u << 30,
+     .request = &get_hit, PASSES(UNACKED)},
+};
+
+static void test_cases(const struct run *run)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        ok(holds(run, &cases[i]), "%s: %s", run->name, cases[i].description);
 }
 
 /* Whether what is sent again is a piece: n bytes from this one on. */
@@ -305,43 +307,7 @@ static void test_no_room(const struct run *run)
     ok(right, "%s: bare acknowledgements get the reply again once there is room for it", run->name);
 }
 
-/* --- what does not -----------------------------------------------------------------------------
- */
-
-static void test_passes(const struct run *run)
-{
-    struct mc_tcp_conn conn;
-    struct segment segment;
-
-    answer(run, &conn, &segment);
-    segment.seq += (uint32_t)get_hit.n;
-    segment.n = 0;
-    segment.ack -= 10;
-    ok(does(run, &segment, &get_no, ACT_PASS, NOT_COUNTED),
-       "%s: an older acknowledgement is passed", run->name);
-    answer(run, &conn, &segment);
-    segment.seq += (uint32_t)get_hit.n;
-    segment.n = 0;
-    segment.flags = FIN | ACK;
-    ok(does(run, &segment, &get_no, ACT_PASS, NOT_COUNTED), "%s: the client's end is passed",
-       run->name);
-    answer(run, &conn, &segment);
-    segment.flags = RST | ACK;
-    ok(does(run, &segment, &get_hit, ACT_PASS, MC_TCP_PASS_SEGMENT), "%s: a reset is passed",
-       run->name);
-    answer(run, &conn, &segment);
-    segment.flags = PSH;
-    ok(does(run, &segment, &get_hit, ACT_PASS, MC_TCP_PASS_SEGMENT),
-       "%s: without an acknowledgement it is passed", run->name);
-    answer(run, &conn, &segment);
-    segment.seq += 1u << 30;
-    ok(does(run, &segment, &get_hit, ACT_PASS, MC_TCP_PASS_UNACKED),
-       "%s: a request out of all windows is passed", run->name);
-    answer(run, &conn, &segment);
-    segment.ack -= 1u << 30;
-    ok(does(run, &segment, &get_hit, ACT_PASS, MC_TCP_PASS_UNACKED),
-       "%s: a request with an acknowledgement out of all windows is passed", run->name);
-}
+/* --- what ends it ----------------------------------------------------------------------------- */
 
 /* Whether a reply is outstanding no longer. */
 static bool has_ended(const struct run *run)
@@ -594,11 +560,10 @@ static void test_hook(struct tcp_lab *lab, enum hook hook, bool v6, size_t n)
     snprintf(run.name, sizeof(run.name), "%s, IPv%d, %zu bytes", names[hook], v6 ? 6 : 4, n);
     tcp_lab_set_alone(lab, hook == HOOK_INGRESS);
     test_again(&run);
-    test_bare(&run);
+    test_cases(&run);
     test_no_room(&run);
     test_unasked(&run);
     test_pieces(&run);
-    test_passes(&run);
     test_pipelined(&run);
     test_acknowledged(&run);
     test_damaged(&run);

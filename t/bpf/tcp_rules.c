@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The rules by which bpf/tcp answers and translates, and the comparison of a run with them. */
+/*
+ * What bpf/tcp must do with a segment, and the comparison of a run with it. The rules are those of
+ * t/model/splice.h, which is asked on TCP's numbers. Here is what the model does not have: what a
+ * frame must be to be looked at, windows, timestamps, forged numbers, the pool of kept replies;
+ * then the frames and the counts.
+ */
 #include <arpa/inet.h>
 #include <string.h>
 
@@ -7,56 +12,14 @@
 #include "t/bpf/wire.h"
 #include "t/lib/tap.h"
 
-enum { LINK = 14, LO = 1 };
+enum { LINK = 14, LO = 1, ODD_TO_TCP = ODD_LENGTHS | ODD_FRAGMENT };
 
-/* --- the rules ------------------------------------------------------------------------------ */
-
-/* The place that a reply will have: the first that is free, or was left by the slot's last user. */
-static uint32_t kept_place(struct tcp_lab *lab, const struct mc_tcp_conn *conn, uint64_t owner)
-{
-    static struct tcp_kept kept;
-    uint32_t i, at, low = (1u << 18) - 1;
-
-    for (i = 0; i < KEPT_TRIES; i++) {
-        at = (conn->slot + i * KEPT_STEP) % MC_TCP_KEPT_MAX;
-        kept_get(lab, at, &kept);
-        if (!kept.owner)
-            return at;
-        if (((uint32_t)kept.owner & low) == ((uint32_t)owner & low) &&
-            (uint32_t)kept.owner != (uint32_t)owner)
-            return at;
-    }
-    return MC_TCP_KEPT_MAX;
-}
+/* --- a segment ------------------------------------------------------------------------------ */
 
 /* How far one number is behind another in a stream: below 0, before it. */
 static int64_t beyond(uint32_t number, uint32_t from)
 {
     return (int32_t)(number - from);
-}
-
-/* Whether the kernel has answered on the connection. */
-static bool is_used(const struct mc_tcp_conn *conn)
-{
-    return conn->shift.in || conn->shift.out;
-}
-
-static uint32_t ack_to_socket(const struct mc_tcp_shift *shift, uint32_t wire)
-{
-    uint32_t place = wire;
-
-    if (!shift->nreply || beyond(wire, shift->reply) >= (int64_t)shift->nreply)
-        return wire - shift->out;
-    if (beyond(wire, shift->reply) > 0)
-        place = shift->reply;
-    return place - shift->out + shift->nreply;
-}
-
-static uint32_t seq_to_socket(const struct mc_tcp_shift *shift, uint32_t wire)
-{
-    bool before = shift->nreply && beyond(wire, shift->request) <= 0;
-
-    return wire - shift->in + (before ? shift->nrequest : 0);
 }
 
 /* Whether timestamps are a segment's first option. */
@@ -93,7 +56,7 @@ static bool has_stamps_alone(const struct segment *segment)
 static bool is_plain(const struct segment *segment, unsigned int odd)
 {
     return !segment->options && (segment->flags | PSH) == (PSH | ACK) &&
-           (segment->traffic & 3) != 3 && !(odd & (ODD_LENGTHS | ODD_FRAGMENT | ODD_OPTIONS));
+           (segment->traffic & 3) != 3 && !(odd & (ODD_TO_TCP | ODD_OPTIONS));
 }
 
 /* Whether a text begins as a request that is read here does. */
@@ -106,6 +69,97 @@ static bool is_read(const struct request *request, bool binary)
     if (binary)
         return text[1] == 0 || text[1] == 9 || text[1] == 12 || text[1] == 13;
     return !memcmp(text, "get ", 4) || !memcmp(text, "gets", 4) || !memcmp(text, "mg ", 3);
+}
+
+static uint32_t data_of(const struct segment *segment, unsigned int odd)
+{
+    return odd & ODD_LENGTHS ? 0 : (uint32_t)segment->n;
+}
+
+static uint64_t window_of(const struct mc_tcp_conn *conn, const struct segment *segment)
+{
+    return (uint64_t)segment->window << conn->wscale;
+}
+
+/* --- the model ------------------------------------------------------------------------------ */
+
+static struct splice_conn model_conn(const struct mc_tcp_conn *conn)
+{
+    return (struct splice_conn){
+        .M = conn->shift.in,
+        .N = conn->shift.out,
+        .kmax = conn->in_end,
+        .kack = conn->acked,
+        .ksnd = conn->out_end,
+        .known = true,
+        .followed = conn->flags & MC_TCP_FOLLOWED,
+        .learned = conn->born,
+        .outstanding = conn->shift.nreply,
+        .closing = conn->flags & MC_TCP_CLOSING,
+        .req_start = conn->shift.request,
+        .req_len = conn->shift.nrequest,
+        .rep_start = conn->shift.reply,
+        .rep_len = conn->shift.nreply,
+        .told = conn->told,
+    };
+}
+
+static void conn_become(struct mc_tcp_conn *conn, const struct splice_conn *c)
+{
+    conn->shift = (struct mc_tcp_shift){c->M,       c->N,         c->req_start,
+                                        c->req_len, c->rep_start, c->outstanding ? c->rep_len : 0};
+    conn->in_end = c->kmax;
+    conn->acked = c->kack;
+    conn->out_end = c->ksnd;
+    conn->told = c->told;
+    conn->flags &= MC_TCP_MSS_OLD;
+    conn->flags |= (c->followed ? MC_TCP_FOLLOWED : 0) | (c->closing ? MC_TCP_CLOSING : 0);
+}
+
+static struct splice_segment model_segment(const struct segment *segment, unsigned int odd,
+                                           const struct mc_tcp_conn *conn)
+{
+    bool fin = segment->flags & FIN, says = segment->flags & ACK || !segment->from_server;
+
+    return (struct splice_segment){.seq = segment->seq,
+                                   .ack = says ? segment->ack : conn->born,
+                                   .len = data_of(segment, odd) + fin,
+                                   .fin = fin};
+}
+
+static struct splice_boundary model_boundary(const struct tcp_lab *lab,
+                                             const struct mc_tcp_conn *conn)
+{
+    uint64_t boundary = lab->slots[conn->slot].boundary;
+
+    return (struct splice_boundary){conn->in_base + (uint32_t)boundary,
+                                    conn->out_base + (uint32_t)(boundary >> 32)};
+}
+
+/* --- what is beyond the model --------------------------------------------------------------- */
+
+/* The place that a reply will have: the first that is free, or was left by the slot's last user. */
+static uint32_t kept_place(struct tcp_lab *lab, const struct mc_tcp_conn *conn, uint64_t owner)
+{
+    static struct tcp_kept kept;
+    uint32_t i, at, low = (1u << 18) - 1;
+
+    for (i = 0; i < KEPT_TRIES; i++) {
+        at = (conn->slot + i * KEPT_STEP) % MC_TCP_KEPT_MAX;
+        kept_get(lab, at, &kept);
+        if (!kept.owner)
+            return at;
+        if (((uint32_t)kept.owner & low) == ((uint32_t)owner & low) &&
+            (uint32_t)kept.owner != (uint32_t)owner)
+            return at;
+    }
+    return MC_TCP_KEPT_MAX;
+}
+
+/* Whether the kernel has answered on the connection. */
+static bool is_used(const struct mc_tcp_conn *conn)
+{
+    return conn->shift.in || conn->shift.out;
 }
 
 static bool is_expected(const struct mc_tcp_conn *conn, const struct segment *segment, uint32_t n)
@@ -123,168 +177,20 @@ static bool reply_is_open(const struct mc_tcp_conn *conn, const struct segment *
            beyond(segment->ack, conn->shift.reply) < (int64_t)conn->shift.nreply;
 }
 
-/* Why a request is not the server's next: a reason, or NOT_COUNTED: it is. */
-static uint32_t model_refuses(const struct tcp_lab *lab, const struct mc_tcp_conn *conn,
-                              const struct segment *segment)
+/* Whether an acknowledgement counts, for which only a wrong checksum speaks against it. */
+static bool is_believed(const struct mc_tcp_conn *conn, const struct segment *segment)
 {
-    const struct mc_tcp_slot *slot = &lab->slots[conn->slot];
-    uint32_t consumed = (uint32_t)slot->boundary, sent = (uint32_t)(slot->boundary >> 32);
-    uint32_t seq = segment->seq - conn->shift.in, ack = segment->ack - conn->shift.out;
-
-    if (reply_is_open(conn, segment))
-        return MC_TCP_PASS_UNACKED;
-    if (slot->boundary == MC_TCP_NONE || slot->generation != conn->generation ||
-        (conn->flags | MC_TCP_MSS_OLD) != (MC_TCP_FOLLOWED | MC_TCP_MSS_OLD) ||
-        seq != conn->in_end || ack != conn->out_end || conn->in_end - conn->in_base != consumed ||
-        conn->out_end - conn->out_base != sent)
-        return MC_TCP_PASS_BOUNDARY;
-    return beyond(segment->tsval, conn->client_ts) < 0 ? MC_TCP_PASS_SEGMENT : NOT_COUNTED;
+    return segment->sum != SUM_WRONG || !conn->shift.nreply || reply_is_open(conn, segment);
 }
 
-enum { LEFT_TO_TC = NOT_COUNTED + 1, ANSWERED };
-
-/* ANSWERED, LEFT_TO_TC, or why it is passed. */
-static uint32_t model_judges(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
-                             const struct request *request, unsigned int odd,
-                             const struct mc_tcp_conn *conn)
+/* Whether a segment may ask for a reply again: a bare one if the client has room for the rest. */
+static bool may_ask(const struct mc_tcp_conn *conn, const struct segment *segment, unsigned int odd)
 {
-    uint32_t rc, n = odd & ODD_LENGTHS ? 0 : (uint32_t)segment->n;
+    uint32_t left = conn->shift.reply + conn->shift.nreply - segment->ack;
 
-    if (!is_plain(segment, odd))
-        return n ? MC_TCP_PASS_SEGMENT : NOT_COUNTED;
-    if (n < 6 || !is_read(request, lab->slots[conn->slot].binary))
-        return n ? MC_TCP_PASS_COMMAND : NOT_COUNTED;
-    rc = model_refuses(lab, conn, segment);
-    if (rc != NOT_COUNTED)
-        return rc;
-    if (odd & ODD_WAY)
-        return MC_TCP_PASS_WAY;
-    if (hook == HOOK_XDP && conn->acked != segment->ack - conn->shift.out)
-        return LEFT_TO_TC;
-    if (request->reason == MC_TCP_PASS_BYPASS)
-        return MC_TCP_PASS_BYPASS;
-    if (segment->sum == SUM_WRONG)
-        return MC_TCP_PASS_SEGMENT;
-    if (!request->reply)
-        return request->reason;
-    if (request->nreply > conn->mss || request->nreply > (uint64_t)segment->window << conn->wscale)
-        return MC_TCP_PASS_WINDOW;
-    rc = kept_place(lab, conn, kept_owner(segment->ack, conn->slot, conn->generation));
-    return rc == MC_TCP_KEPT_MAX ? MC_TCP_PASS_KEPT : ANSWERED;
-}
-
-static void model_acknowledge(struct mc_tcp_conn *conn, const struct segment *segment, long *freed)
-{
-    if (!conn->shift.nreply || reply_is_open(conn, segment))
-        return;
-    *freed = conn->kept;
-    conn->shift.nreply = 0;
-}
-
-static bool model_resends(const struct mc_tcp_conn *conn, const struct segment *segment,
-                          unsigned int odd)
-{
-    int64_t ahead = beyond(segment->seq, conn->shift.request) - (int64_t)conn->shift.nrequest;
-    uint32_t n = odd & ODD_LENGTHS ? 0 : (uint32_t)segment->n;
-
-    if (!conn->shift.nreply || segment->flags & (SYN | RST) || !(segment->flags & ACK))
+    if ((segment->flags & (SYN | RST | ACK)) != ACK)
         return false;
-    if (n)
-        return ahead < 0;
-    return !(segment->flags & FIN) && segment->ack - conn->shift.reply < conn->shift.nreply &&
-           conn->shift.reply + conn->shift.nreply - segment->ack <= (uint64_t)segment->window
-                                                                        << conn->wscale;
-}
-
-/* Whether the socket has acknowledged more than the request, and this lets the client know. */
-static bool model_releases(const struct mc_tcp_conn *conn, const struct segment *segment,
-                           unsigned int odd)
-{
-    uint32_t splice = conn->shift.request - conn->shift.in + conn->shift.nrequest;
-
-    return conn->shift.nreply && !reply_is_open(conn, segment) && beyond(conn->told, splice) > 0 &&
-           !segment->n && (segment->flags & (SYN | FIN | RST | ACK)) == ACK &&
-           !(odd & (ODD_LENGTHS | ODD_FRAGMENT));
-}
-
-static void model_pass(struct mc_tcp_conn *conn, const struct segment *segment, unsigned int odd)
-{
-    uint32_t n = odd & ODD_LENGTHS ? 0 : (uint32_t)segment->n;
-    uint32_t seq = seq_to_socket(&conn->shift, segment->seq);
-    uint32_t ack = ack_to_socket(&conn->shift, segment->ack);
-    uint32_t end = seq + n + !!(segment->flags & FIN);
-
-    if (odd & (ODD_LENGTHS | ODD_FRAGMENT))
-        conn->flags |= MC_TCP_CLOSING;
-    if (beyond(end, conn->told) < 0)
-        return;
-    if (beyond(end, conn->in_end) > 0)
-        conn->in_end = end;
-    if (beyond(ack, conn->acked) > 0)
-        conn->acked = ack;
-    if (segment->flags & (FIN | RST))
-        conn->flags |= MC_TCP_CLOSING;
-}
-
-/*
- * From the third time on a reply is sent again in pieces of at most 500 bytes, from where the
- * client's segment, if it is one, says.
- */
-static void model_cut(struct mc_tcp_conn *conn, const struct segment *segment,
-                      struct outcome *outcome)
-{
-    size_t n = conn->shift.nreply;
-
-    outcome->nreply = n;
-    if (conn->again < 2) {
-        conn->again++;
-        return;
-    }
-    if (n <= 500)
-        return;
-    if (segment->from_server || !reply_is_open(conn, segment))
-        outcome->from = 0;
-    else if (beyond(segment->ack, conn->shift.reply) > 0)
-        outcome->from = segment->ack - conn->shift.reply;
-    outcome->more = n - outcome->from > 500;
-    outcome->nreply = outcome->more ? 500 : n - outcome->from;
-    if (conn->mss > 500) {
-        conn->mss = 500;
-        conn->flags |= MC_TCP_MSS_OLD;
-    }
-}
-
-/* The outstanding reply is sent again, if it is still kept. can: the headers are plain. */
-static struct outcome model_resend(struct tcp_lab *lab, struct mc_tcp_conn *conn,
-                                   const struct segment *segment, bool can)
-{
-    static struct tcp_kept kept;
-    struct outcome outcome = {.act = ACT_DROP, .reason = NOT_COUNTED};
-
-    model_cut(conn, segment, &outcome);
-    kept_get(lab, conn->kept, &kept);
-    if (can && kept.owner == kept_owner(conn->shift.reply, conn->slot, conn->generation)) {
-        outcome.act = ACT_RESEND;
-        outcome.reply = kept.text;
-    }
-    return outcome;
-}
-
-static void model_answer(const struct segment *segment, const struct request *request,
-                         struct mc_tcp_conn *conn, uint32_t place)
-{
-    conn->acked = segment->ack - conn->shift.out;
-    if (!is_used(conn))
-        conn->tsval = htonl(ntohl(conn->tsval) + MC_TCP_AHEAD);
-    conn->shift.request = segment->seq;
-    conn->shift.nrequest = (uint32_t)segment->n;
-    conn->shift.reply = segment->ack;
-    conn->shift.nreply = (uint32_t)request->nreply;
-    conn->shift.in += (uint32_t)segment->n;
-    conn->shift.out += (uint32_t)request->nreply;
-    conn->kept = place;
-    conn->again = 0;
-    conn->client_ts = segment->tsval;
+    return data_of(segment, odd) || (!(segment->flags & FIN) && left <= window_of(conn, segment));
 }
 
 /* On an interface above. */
@@ -296,28 +202,203 @@ static bool was_translated(const struct mc_tcp_conn *conn, const struct segment 
            beyond(tsval, ntohl(conn->tsval) - MC_TCP_AHEAD / 2) >= 0;
 }
 
-static struct outcome model_egress(struct tcp_lab *lab, const struct segment *segment,
-                                   unsigned int odd, struct mc_tcp_conn *conn)
+/* Whether a segment has data for a server that is dead. */
+static bool is_too_late(const struct tcp_lab *lab, const struct segment *segment, unsigned int odd)
+{
+    return lab->lab.control->lease & MC_LEASE_DEAD && segment->n && segment->flags & ACK &&
+           !(segment->flags & RST) && !(odd & (ODD_TO_TCP | ODD_OPTIONS));
+}
+
+/* --- what comes ----------------------------------------------------------------------------- */
+
+/* Why a segment is no whole get, NOT_COUNTED: it is one. */
+static uint32_t no_get(const struct tcp_lab *lab, const struct segment *segment,
+                       const struct request *request, unsigned int odd,
+                       const struct mc_tcp_conn *conn)
+{
+    if (!is_plain(segment, odd))
+        return MC_TCP_PASS_SEGMENT;
+    if (segment->n < 6 || !is_read(request, lab->slots[conn->slot].binary))
+        return MC_TCP_PASS_COMMAND;
+    return NOT_COUNTED;
+}
+
+/* Why it is not the server's next, NOT_COUNTED: it is. */
+static uint32_t not_next(const struct tcp_lab *lab, const struct segment *segment,
+                         const struct mc_tcp_conn *conn)
+{
+    const struct mc_tcp_slot *slot = &lab->slots[conn->slot];
+    struct splice_segment g = model_segment(segment, 0, conn);
+    struct splice_boundary b = model_boundary(lab, conn);
+    struct splice_conn c = model_conn(conn);
+    enum splice_rule rule = splice_refuses(&c, &b, &g, lab->off);
+
+    if (rule == RULE_ONE)
+        return MC_TCP_PASS_UNACKED;
+    if (rule != NRULES || slot->boundary == MC_TCP_NONE || slot->generation != conn->generation)
+        return MC_TCP_PASS_BOUNDARY;
+    return beyond(segment->tsval, conn->client_ts) < 0 ? MC_TCP_PASS_SEGMENT : NOT_COUNTED;
+}
+
+/* Why there is no reply to it, NOT_COUNTED: there is one. */
+static uint32_t no_reply(struct tcp_lab *lab, const struct segment *segment,
+                         const struct request *request, const struct mc_tcp_conn *conn)
+{
+    uint64_t owner = kept_owner(segment->ack, conn->slot, conn->generation);
+
+    if (request->reason == MC_TCP_PASS_BYPASS)
+        return MC_TCP_PASS_BYPASS;
+    if (segment->sum == SUM_WRONG)
+        return MC_TCP_PASS_SEGMENT;
+    if (!request->reply)
+        return request->reason;
+    if (request->nreply > conn->mss || request->nreply > window_of(conn, segment))
+        return MC_TCP_PASS_WINDOW;
+    return kept_place(lab, conn, owner) == MC_TCP_KEPT_MAX ? MC_TCP_PASS_KEPT : NOT_COUNTED;
+}
+
+/* What a stage does with a segment; *reason: why it is passed. */
+static enum splice_verdict judge(struct tcp_lab *lab, enum splice_stage stage,
+                                 const struct segment *segment, const struct request *request,
+                                 unsigned int odd, const struct mc_tcp_conn *conn,
+                                 struct splice_conn *c, uint32_t *reason)
+{
+    struct splice_segment g = model_segment(segment, odd, conn);
+    struct splice_boundary b = model_boundary(lab, conn);
+    splice_rules off = lab->off;
+    enum splice_verdict verdict;
+
+    if (!may_ask(conn, segment, odd))
+        off |= SPLICE_RULE(RULE_RESEND_TC) | SPLICE_RULE(RULE_RESEND_XDP);
+    *reason = no_get(lab, segment, request, odd, conn);
+    if (*reason == NOT_COUNTED)
+        *reason = not_next(lab, segment, conn);
+    verdict = splice_judge(c, &b, &g, *reason == NOT_COUNTED, stage, off);
+    if (verdict == SPLICE_RESEND || *reason != NOT_COUNTED)
+        return verdict;
+    if (odd & ODD_WAY)
+        *reason = MC_TCP_PASS_WAY;
+    else if (verdict == SPLICE_ANSWER)
+        *reason = no_reply(lab, segment, request, conn);
+    return *reason == NOT_COUNTED ? verdict : SPLICE_PASS;
+}
+
+/* The outstanding reply is sent again, if it is still kept. can: the headers are plain. */
+static struct outcome resend(struct tcp_lab *lab, struct mc_tcp_conn *conn,
+                             const struct segment *segment, bool can)
+{
+    static struct tcp_kept kept;
+    struct outcome outcome = {.act = ACT_DROP, .reason = NOT_COUNTED};
+    struct splice_conn c = model_conn(conn);
+    struct splice_segment to = model_segment(segment, 0, conn), g = splice_reply(&c);
+
+    if (segment->from_server)
+        to.ack = c.rep_start;
+    if (conn->again < MC_TCP_AGAIN) {
+        conn->again++;
+    } else if (c.rep_len > MC_TCP_PIECE) {
+        g = splice_piece(&c, &to, MC_TCP_PIECE, lab->off);
+        conn->flags |= conn->mss > MC_TCP_PIECE ? MC_TCP_MSS_OLD : 0;
+        conn->mss = conn->mss > MC_TCP_PIECE ? MC_TCP_PIECE : conn->mss;
+    }
+    outcome.from = g.seq - c.rep_start;
+    outcome.nreply = g.len;
+    outcome.more = g.ack == c.req_start;
+    kept_get(lab, conn->kept, &kept);
+    if (can && kept.owner == kept_owner(conn->shift.reply, conn->slot, conn->generation)) {
+        outcome.act = ACT_RESEND;
+        outcome.reply = kept.text;
+    }
+    return outcome;
+}
+
+static struct outcome answer(struct tcp_lab *lab, enum splice_stage stage,
+                             const struct segment *segment, const struct request *request,
+                             struct mc_tcp_conn *conn, struct splice_conn *c)
+{
+    struct splice_segment g = model_segment(segment, 0, conn);
+    bool pays = stage == SPLICE_TC && splice_pays(c, &g);
+
+    conn->kept =
+        (uint16_t)kept_place(lab, conn, kept_owner(segment->ack, conn->slot, conn->generation));
+    if (!is_used(conn))
+        conn->tsval = htonl(ntohl(conn->tsval) + MC_TCP_AHEAD);
+    splice_commit(c, &g, (uint32_t)request->nreply);
+    conn_become(conn, c);
+    conn->again = 0;
+    conn->client_ts = segment->tsval;
+    return (struct outcome){.act = pays ? ACT_ANSWER_PAID : ACT_ANSWER,
+                            .reason = NOT_COUNTED,
+                            .reply = request->reply,
+                            .nreply = request->nreply};
+}
+
+/* A segment that is passed. */
+static void pass(const struct tcp_lab *lab, enum splice_stage stage, const struct segment *segment,
+                 unsigned int odd, struct mc_tcp_conn *conn, struct splice_conn *c)
+{
+    struct splice_segment g = model_segment(segment, odd, conn);
+    uint32_t end = splice_map_seq(c, g.seq, lab->off) + g.len;
+
+    splice_note(c, &g, stage, lab->off);
+    if (odd & ODD_TO_TCP || (segment->flags & RST && !before(end, c->told)))
+        c->closing = true;
+    conn_become(conn, c);
+}
+
+static struct outcome comes(struct tcp_lab *lab, enum splice_stage stage,
+                            const struct segment *segment, const struct request *request,
+                            unsigned int odd, struct mc_tcp_conn *conn, long *freed)
 {
     struct outcome outcome = {.act = ACT_PASS, .reason = NOT_COUNTED};
-    const struct mc_tcp_shift *shift = &conn->shift;
-    uint32_t end = segment->seq + (uint32_t)segment->n + !!(segment->flags & FIN);
-    uint32_t splice = shift->reply - shift->out + shift->nreply, tsval, tsecr;
-    bool stamped;
+    struct splice_conn c = model_conn(conn), as_xdp = c;
+    struct splice_segment g = model_segment(segment, odd, conn);
+    bool plain = !(odd & (ODD_TO_TCP | ODD_OPTIONS)), expected;
+    bool releases = plain && (segment->flags & (SYN | FIN | RST | ACK)) == ACK &&
+                    splice_releases(&c, &g, lab->off);
+    uint32_t reason, n = data_of(segment, odd);
+    enum splice_verdict verdict;
 
-    if (odd & (ODD_FOREIGN | ODD_MARK) || segment->flags & SYN || was_translated(conn, segment))
+    outcome.left =
+        judge(lab, SPLICE_XDP, segment, request, odd, conn, &as_xdp, &reason) == SPLICE_DEFER;
+    verdict = judge(lab, stage, segment, request, odd, conn, &c, &reason);
+    expected = is_expected(conn, segment, n) && is_believed(conn, segment);
+    if (verdict == SPLICE_ANSWER) {
+        *freed = conn->shift.nreply ? (long)conn->kept : -1;
+        return answer(lab, stage, segment, request, conn, &c);
+    }
+    outcome.reason = n && verdict != SPLICE_DEFER ? reason : (uint32_t)NOT_COUNTED;
+    if (!(stage == SPLICE_TC ? expected
+                             : verdict == SPLICE_RESEND || follows(lab->off, RULE_NOTE_XDP)))
         return outcome;
-    if (segment->flags & ACK && beyond(segment->ack, conn->told) > 0)
-        conn->told = segment->ack;
-    if (beyond(conn->told, conn->in_end) > 0)
-        conn->in_end = conn->told;
-    if (segment->n && beyond(end, conn->out_end) > 0 && beyond(segment->ack, conn->born) > 0)
-        conn->flags |= MC_TCP_FOLLOWED;
-    if (beyond(end, conn->out_end) > 0)
-        conn->out_end = end;
-    if (segment->flags & (FIN | RST))
-        conn->flags |= MC_TCP_CLOSING;
-    stamped = is_stamped_with(segment, &tsval, &tsecr);
+    if (conn->shift.nreply && !c.outstanding)
+        *freed = conn->kept;
+    if (verdict == SPLICE_RESEND)
+        return resend(lab, conn, segment, !(odd & ODD_OPTIONS));
+    pass(lab, stage, segment, odd, conn, &c);
+    outcome.act = releases ? ACT_RELEASE : ACT_PASS;
+    return outcome;
+}
+
+/* --- what leaves ---------------------------------------------------------------------------- */
+
+/* A segment of the socket's as it is on the wire; without bytes in the place of what straddles. */
+static struct splice_segment leaves_as(const struct tcp_lab *lab, const struct segment *segment,
+                                       unsigned int odd, const struct mc_tcp_conn *conn)
+{
+    struct splice_segment g = model_segment(segment, odd, conn);
+    struct splice_conn c = model_conn(conn);
+
+    splice_egress(&c, &g, lab->off);
+    return g;
+}
+
+/* What the entry has of the socket besides numbers. */
+static void note_socket(const struct segment *segment, struct mc_tcp_conn *conn)
+{
+    uint32_t tsval, tsecr;
+    bool stamped = is_stamped_with(segment, &tsval, &tsecr);
+
     if (stamped && segment->flags & ACK && beyond(tsecr, conn->client_ts) > 0)
         conn->client_ts = tsecr;
     if (stamped && (tsval & 0x3fffffff) / 256 != (ntohl(conn->tsval) & 0x3fffffff) / 256)
@@ -330,69 +411,54 @@ static struct outcome model_egress(struct tcp_lab *lab, const struct segment *se
     conn->ifindex = LO;
     conn->vlan = 0;
     conn->mac = 0x020000000002;
-    if (shift->nreply && !segment->n && is_plain(segment, odd) &&
-        segment->seq == conn->out_end - 1) /* the socket asks what the client has */
-        return model_resend(lab, conn, segment, true);
-    if (shift->nreply && beyond(segment->seq, splice) < 0 &&
-        beyond(segment->seq + (uint32_t)segment->n, splice) > 0)
-        outcome = (struct outcome){.act = has_stamps_alone(segment) ? ACT_PROBE : ACT_DROP,
-                                   .reason = MC_TCP_DROPPED};
+}
+
+static struct outcome leaves(struct tcp_lab *lab, const struct segment *segment, unsigned int odd,
+                             struct mc_tcp_conn *conn)
+{
+    struct outcome outcome = {.act = ACT_PASS, .reason = NOT_COUNTED};
+    struct splice_segment was = model_segment(segment, odd, conn), g = was;
+    struct splice_conn c = model_conn(conn);
+    bool whole;
+
+    if (odd & (ODD_FOREIGN | ODD_MARK) || segment->flags & SYN || was_translated(conn, segment))
+        return outcome;
+    whole = splice_egress(&c, &g, lab->off);
+    c.closing |= (segment->flags & RST) != 0;
+    conn_become(conn, &c);
+    note_socket(segment, conn);
+    if (c.outstanding && follows(lab->off, RULE_RESEND_TIMER) && !was.len &&
+        is_plain(segment, odd) && segment->seq == c.ksnd - 1) /* it asks what the client has */
+        return resend(lab, conn, segment, true);
+    if (whole && g.len == was.len)
+        return outcome;
+    outcome.act = whole && has_stamps_alone(segment) ? ACT_PROBE : ACT_DROP;
+    outcome.reason = MC_TCP_DROPPED;
     return outcome;
 }
 
-/* Whether a segment has data for a server that is dead. */
-static bool is_too_late(const struct tcp_lab *lab, const struct segment *segment, unsigned int odd)
-{
-    return lab->lab.control->lease & MC_LEASE_DEAD && segment->n && segment->flags & ACK &&
-           !(segment->flags & RST) && !(odd & (ODD_LENGTHS | ODD_FRAGMENT | ODD_OPTIONS));
-}
-
-struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
-                         const struct request *request, unsigned int odd, struct mc_tcp_conn *conn,
-                         long *freed)
+/*
+ * What the rules say of a segment, and *conn as it is afterwards. *freed: the place of a reply that
+ * was acknowledged, or -1.
+ */
+static struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
+                                const struct request *request, unsigned int odd,
+                                struct mc_tcp_conn *conn, long *freed)
 {
     struct outcome outcome = {.act = ACT_PASS, .reason = NOT_COUNTED};
-    bool debt = conn->acked != segment->ack - conn->shift.out;
-    uint32_t rc, place;
 
     *freed = -1;
     if (hook == HOOK_EGRESS)
-        return model_egress(lab, segment, odd, conn);
+        return leaves(lab, segment, odd, conn);
     if (odd & ODD_FOREIGN || segment->flags & SYN || (hook == HOOK_INGRESS && odd & ODD_DONE) ||
-        (hook == HOOK_XDP &&
-         (segment->flags & RST || odd & (ODD_LENGTHS | ODD_FRAGMENT | ODD_OPTIONS))))
+        (hook == HOOK_XDP && (segment->flags & RST || odd & (ODD_TO_TCP | ODD_OPTIONS))))
         return outcome;
     if (hook == HOOK_INGRESS && is_too_late(lab, segment, odd)) {
         outcome.act = ACT_REFUSE;
         return outcome;
     }
-    outcome.left = model_judges(lab, HOOK_XDP, segment, request, odd, conn) == LEFT_TO_TC;
-    rc = model_judges(lab, hook, segment, request, odd, conn);
-    if (rc == LEFT_TO_TC)
-        return outcome;
-    if (rc == ANSWERED) {
-        place = kept_place(lab, conn, kept_owner(segment->ack, conn->slot, conn->generation));
-        model_acknowledge(conn, segment, freed);
-        model_answer(segment, request, conn, place);
-        outcome.act = debt ? ACT_ANSWER_PAID : ACT_ANSWER;
-        outcome.reply = request->reply;
-        outcome.nreply = request->nreply;
-        return outcome;
-    }
-    outcome.reason = rc;
-    if (hook == HOOK_XDP ||
-        !is_expected(conn, segment, odd & ODD_LENGTHS ? 0 : (uint32_t)segment->n))
-        return outcome;
-    if (segment->sum == SUM_WRONG && conn->shift.nreply && !reply_is_open(conn, segment))
-        return outcome;
-    if (!(odd & ODD_OPTIONS) && model_releases(conn, segment, odd))
-        outcome.act = ACT_RELEASE;
-    model_acknowledge(conn, segment, freed);
-    if (!model_resends(conn, segment, odd)) {
-        model_pass(conn, segment, odd);
-        return outcome;
-    }
-    return model_resend(lab, conn, segment, !(odd & ODD_OPTIONS));
+    return comes(lab, hook == HOOK_XDP ? SPLICE_XDP : SPLICE_TC, segment, request, odd, conn,
+                 freed);
 }
 
 /* --- the frames that are to leave ----------------------------------------------------------- */
@@ -475,28 +541,12 @@ static size_t find_blocks(const uint8_t *tcp, size_t *n)
     return 0;
 }
 
-static uint32_t seq_to_wire(const struct mc_tcp_shift *shift, uint32_t seq)
+/* The edge of a block that the socket acknowledges selectively. */
+static uint32_t edge_to_wire(const struct splice_conn *c, uint32_t edge)
 {
-    uint32_t splice = shift->reply - shift->out + shift->nreply;
-    bool before = shift->nreply && beyond(seq, splice) < 0;
+    bool old = c->outstanding && !after(edge + c->M - c->req_len, c->req_start);
 
-    return seq + shift->out - (before ? shift->nreply : 0);
-}
-
-/* A number of the client's stream. */
-static uint32_t in_to_wire(const struct mc_tcp_shift *shift, uint32_t number)
-{
-    uint32_t splice = shift->request - shift->in + shift->nrequest;
-    bool before = shift->nreply && beyond(number, splice) <= 0;
-
-    return number + shift->in - (before ? shift->nrequest : 0);
-}
-
-static uint32_t ack_to_wire(const struct mc_tcp_shift *shift, uint32_t ack)
-{
-    uint32_t splice = shift->request - shift->in + shift->nrequest;
-
-    return shift->nreply && beyond(ack, splice) > 0 ? shift->request : in_to_wire(shift, ack);
+    return edge + c->M - (old ? c->req_len : 0);
 }
 
 /* The change of a checksum by that of the bytes that it covers (RFC 1624). */
@@ -530,24 +580,25 @@ void segment_mark(const struct tcp_lab *lab, uint8_t *tcp, const struct mc_tcp_c
         put32(tcp + 24, get32(tcp + 24) + MC_TCP_AHEAD);
 }
 
-static void translate(const struct tcp_lab *lab, struct frame *frame,
-                      const struct mc_tcp_conn *conn, bool comes)
+static void translate(const struct tcp_lab *lab, struct frame *frame, const struct segment *segment,
+                      unsigned int odd, const struct mc_tcp_conn *conn, bool comes)
 {
     static struct frame before;
-    const struct mc_tcp_shift *shift = &conn->shift;
+    struct splice_conn c = model_conn(conn);
+    struct splice_segment g = leaves_as(lab, segment, odd, conn);
     uint8_t *tcp = segment_tcp(frame);
-    uint32_t seq = get32(tcp + 4), ack = get32(tcp + 8), edge;
+    uint32_t edge;
     size_t n = 0, at;
 
     if (!is_used(conn))
         return;
     before = *frame;
     segment_mark(lab, tcp, conn, comes);
-    put32(tcp + 4, comes ? seq_to_socket(shift, seq) : seq_to_wire(shift, seq));
-    if (comes && tcp[13] & RST && shift->nreply && seq == shift->request)
+    put32(tcp + 4, comes ? splice_map_seq(&c, segment->seq, lab->off) : g.seq);
+    if (comes && tcp[13] & RST && c.outstanding && segment->seq == c.req_start)
         put32(tcp + 4, conn->told);
     if (tcp[13] & ACK)
-        put32(tcp + 8, comes ? ack_to_socket(shift, ack) : ack_to_wire(shift, ack));
+        put32(tcp + 8, comes ? splice_map_ack(&c, segment->ack, lab->off) : g.ack);
     /* Here the helper takes no checksum for one that is left to hardware; what a socket sends has
      * one. */
     if (comes || !segment_is_begun(&before))
@@ -557,7 +608,8 @@ static void translate(const struct tcp_lab *lab, struct frame *frame,
     for (edge = 0; at && edge < 8 && 6 + 4 * edge <= n; edge++) {
         uint8_t *place = tcp + at + 2 + 4 * edge;
 
-        put32(place, comes ? ack_to_socket(shift, get32(place)) : in_to_wire(shift, get32(place)));
+        put32(place,
+              comes ? splice_map_ack(&c, get32(place), lab->off) : edge_to_wire(&c, get32(place)));
     }
     if (memcmp(frame->bytes, before.bytes, frame->n) != 0)
         change_sum(frame, &before);
@@ -588,7 +640,8 @@ static void make_bare(const struct tcp_lab *lab, struct frame *want, const struc
 
 /* --- comparisons ---------------------------------------------------------------------------- */
 
-static const char *compare_conn(const struct mc_tcp_conn *want, const struct mc_tcp_conn *have)
+static const char *compare_conn(const struct tcp_lab *lab, const struct mc_tcp_conn *want,
+                                const struct mc_tcp_conn *have)
 {
     const uint32_t *a = (const uint32_t *)want, *b = (const uint32_t *)have;
     size_t i;
@@ -596,14 +649,14 @@ static const char *compare_conn(const struct mc_tcp_conn *want, const struct mc_
     if (memcmp(want, have, sizeof(*want)) == 0)
         return NULL;
     for (i = 0; i < sizeof(*want) / 4; i++)
-        if (a[i] != b[i])
+        if (a[i] != b[i] && !lab->quiet)
             diag("the entry's byte %zu: %08x, not %08x", 4 * i, b[i], a[i]);
     return "the entry";
 }
 
-static const char *compare_counts(struct mc_tcp_counts *want, const struct outcome *outcome,
-                                  enum hook hook, const struct segment *segment,
-                                  const struct mc_tcp_counts *have, bool alone)
+static const char *compare_counts(const struct tcp_lab *lab, struct mc_tcp_counts *want,
+                                  const struct outcome *outcome, enum hook hook,
+                                  const struct segment *segment, const struct mc_tcp_counts *have)
 {
     bool is_answer = outcome->act == ACT_ANSWER || outcome->act == ACT_ANSWER_PAID;
     const char *wrong = NULL;
@@ -618,14 +671,15 @@ static const char *compare_counts(struct mc_tcp_counts *want, const struct outco
     } else if (outcome->reason == MC_TCP_PASS_COMMAND) { /* XDP leaves it to TC to count it */
         want->count[outcome->reason] += hook == HOOK_INGRESS;
     } else if (outcome->reason != NOT_COUNTED &&
-               (hook != HOOK_INGRESS || alone || outcome->left || outcome->act == ACT_DROP)) {
+               (hook != HOOK_INGRESS || lab->alone || outcome->left || outcome->act == ACT_DROP)) {
         want->count[outcome->reason]++;
     }
     for (i = 0; i < MC_TCP_COUNTS; i++) {
         if (want->count[i] == have->count[i])
             continue;
-        diag("count %zu: %llu, not %llu", i, (unsigned long long)have->count[i],
-             (unsigned long long)want->count[i]);
+        if (!lab->quiet)
+            diag("count %zu: %llu, not %llu", i, (unsigned long long)have->count[i],
+                 (unsigned long long)want->count[i]);
         wrong = "a count";
     }
     return wrong;
@@ -670,6 +724,7 @@ static uint32_t make_wanted(const struct tcp_lab *lab, struct frame *want, enum 
 {
     bool untouched = odd & (ODD_FOREIGN | ODD_MARK | ODD_DONE) || segment->flags & SYN ||
                      (hook == HOOK_EGRESS && was_translated(before, segment));
+    struct splice_segment probe;
 
     *want = *in;
     switch (outcome->act) {
@@ -686,15 +741,15 @@ static uint32_t make_wanted(const struct tcp_lab *lab, struct frame *want, enum 
                   segment->ack - before->shift.out, after);
         return TC_IS_NEXT;
     case ACT_PROBE:
-        make_bare(lab, want, in, segment, after->shift.reply - 1,
-                  ack_to_wire(&after->shift, segment->ack), after);
+        probe = leaves_as(lab, segment, odd, after);
+        make_bare(lab, want, in, segment, probe.seq, probe.ack, after);
         return TC_IS_NEXT;
     case ACT_RELEASE:
     case ACT_PASS:
         if (hook == HOOK_XDP)
             return XDP_IS_PASS;
         if (!untouched)
-            translate(lab, want, after, hook == HOOK_INGRESS);
+            translate(lab, want, segment, odd, after, hook == HOOK_INGRESS);
         return TC_IS_NEXT;
     case ACT_REFUSE:
         refusal_frame(want, segment, before);
@@ -708,8 +763,9 @@ static uint32_t make_wanted(const struct tcp_lab *lab, struct frame *want, enum 
     return hook == HOOK_XDP ? 1 : TC_IS_DROP;
 }
 
-static const char *compare_frame(enum hook hook, const struct frame *in, const struct frame *want,
-                                 const struct outcome *outcome, const struct tcp_run *run)
+static const char *compare_frame(const struct tcp_lab *lab, enum hook hook, const struct frame *in,
+                                 const struct frame *want, const struct outcome *outcome,
+                                 const struct tcp_run *run)
 {
     bool same;
 
@@ -721,24 +777,21 @@ static const char *compare_frame(enum hook hook, const struct frame *in, const s
         same = frame_equal(&run->out, want);
     if (same)
         return NULL;
+    if (lab->quiet)
+        return "the frame";
     frame_dump("sent", in);
     frame_dump("got", &run->out);
     frame_dump("wanted", want);
     return "the frame";
 }
 
-/* Whether an acknowledgement counts, for which only a wrong checksum speaks against it. */
-static bool is_believed(const struct mc_tcp_conn *conn, const struct segment *segment)
-{
-    return segment->sum != SUM_WRONG || !conn->shift.nreply || reply_is_open(conn, segment);
-}
-
 /* What the slot has afterwards of segments that are lost, or owed; the time is 0. */
-static void model_slot(struct mc_tcp_slot *slot, enum hook hook, const struct segment *segment,
-                       unsigned int odd, enum act act, const struct mc_tcp_conn *before,
-                       const struct mc_tcp_conn *after)
+static void note_slot(struct mc_tcp_slot *slot, enum hook hook, const struct segment *segment,
+                      unsigned int odd, enum act act, const struct mc_tcp_conn *before,
+                      const struct mc_tcp_conn *after)
 {
-    bool has_data = (segment->n && !(odd & ODD_LENGTHS)) || segment->flags & FIN;
+    bool has_data = data_of(segment, odd) || segment->flags & FIN;
+    struct splice_conn c = model_conn(after);
 
     if (act == ACT_ANSWER || act == ACT_ANSWER_PAID)
         slot->lost = 0;
@@ -751,7 +804,7 @@ static void model_slot(struct mc_tcp_slot *slot, enum hook hook, const struct se
         return;
     slot->lost = 0;
     if (!is_believed(before, segment) || segment->flags & RST ||
-        seq_to_socket(&after->shift, segment->seq) != after->told)
+        splice_map_seq(&c, segment->seq, 0) != after->told)
         return;
     if (has_data ? !(slot->owed & 1) : !slot->owed)
         slot->owed = 2 | has_data;
@@ -805,22 +858,23 @@ const char *tcp_check(struct tcp_lab *lab, enum hook hook, const struct segment 
     loader_counts(lab->lab.loader, &keys_counted);
     verdict = make_wanted(lab, &want, hook, segment, frame, odd, found, &before, &after);
     if (run.verdict != verdict) {
-        diag("verdict %d, not %d", (int)run.verdict, (int)verdict);
+        if (!lab->quiet)
+            diag("verdict %d, not %d", (int)run.verdict, (int)verdict);
         wrong = "the verdict";
     }
-    wrong = wrong ? wrong : compare_frame(hook, frame, &want, found, &run);
+    wrong = wrong ? wrong : compare_frame(lab, hook, frame, &want, found, &run);
     if (!wrong && is_opening(hook, segment, odd, slot.generation != before.generation))
         return conn_get(lab, segment->v6, &have) ? "the entry is still there" : NULL;
     if (!wrong && !conn_get(lab, segment->v6, &have))
         return "the entry is gone";
-    wrong = wrong ? wrong : compare_conn(&after, &have);
-    wrong = wrong ? wrong : compare_counts(&counts, found, hook, segment, &counted, lab->alone);
+    wrong = wrong ? wrong : compare_conn(lab, &after, &have);
+    wrong = wrong ? wrong : compare_counts(lab, &counts, found, hook, segment, &counted);
     wrong = wrong ? wrong : compare_keys(&keys, answered, request, &keys_counted);
     wrong = wrong ? wrong : compare_kept(lab, found, &after, freed);
     slot.answered += answered;
     if (answered || (freed >= 0 && slot.generation == before.generation))
         slot.outstanding = answered;
-    model_slot(&slot, hook, segment, odd, found->act, &before, &after);
+    note_slot(&slot, hook, segment, odd, found->act, &before, &after);
     return wrong ? wrong : compare_slot(&slot, lab->slots[before.slot]);
 }
 

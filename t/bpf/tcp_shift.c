@@ -259,18 +259,20 @@ static void test_open_out(const struct run *run)
     struct mc_tcp_conn conn;
     struct segment segment;
     bool right = true;
-    uint32_t i, n;
+    uint32_t i, n, fin;
     enum act act;
     size_t j;
 
     for (j = 0; j < MISSED; j++) {
         for (i = 0; i < 20; i++) {
-            for (n = 0; n < 16; n += 5) {
+            for (n = 0; n < 32; n += 5) {
+                fin = n % 2;
                 answer(run, &conn, missed[j][0], missed[j][1]);
-                segment_out(&segment, &conn, "0123456789abcdef", n);
+                segment_out(&segment, &conn, "0123456789abcdef", n / 2);
                 segment.v6 = run->v6;
                 segment.seq = conn.out_end - 10 + i;
-                act = i < 10 && i + n > 10 ? ACT_PROBE : ACT_PASS;
+                segment.flags |= fin;
+                act = i < 10 && i + n / 2 + fin > 10 ? ACT_PROBE : ACT_PASS;
                 if (i == 9 && !n)
                     act = ACT_RESEND; /* a probe of the socket's */
                 right &= does(run, &segment, &none, act,

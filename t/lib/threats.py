@@ -174,9 +174,8 @@ ROWS = (
                       "return 1;"),), "t/bpf/tcp.c"),
     )),
     ("`tcp=on`: that a segment is new", (
-        ("answered_below_in_end", ((COMMIT, r"if \(seq != conn->in_end \|\| seq", "if (seq"),),
-         "t/bpf/tcp.c"),
-        ("not_consumed", ((COMMIT, r"seq != conn->in_base \+ \(u32\)boundary \|\| ", ""),),
+        ("answered_below_in_end", ((COMMIT, r"seq != conn->in_end \|\|", ""),), "t/bpf/tcp.c"),
+        ("not_consumed", ((COMMIT, r"seq != conn->in_base \+ \(u32\)boundary \|\|", ""),),
          "t/bpf/tcp.c"),
         ("once_more", ((COMMIT, r"if \(conn_resends\(conn, &tcp->segment\)\)", "if (0)"),),
          "t/bpf/tcp_resend.c"),

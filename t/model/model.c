@@ -564,12 +564,10 @@ static void answer(struct maker *k, struct model_state s, struct splice_segment 
         k->wrong = "a request is answered twice in front of the socket";
     else if (passed_byte(k->m, &s, (num)(s.server.rcv - CLIENT_BASE)) > start_of(k->m, i))
         k->wrong = "a request is answered that the server has as well";
-    if (place >= 0 && s.conn.kack != ack) {
+    if (place >= 0 && splice_pays(&s.conn, &g))
         s.in.segments[place] = bare;
-        s.conn.kack = ack;
-    } else if (place >= 0) {
+    else if (place >= 0)
         get(&s.in, (unsigned)place);
-    }
     splice_commit(&s.conn, &g, len);
     s.conn.kept = kept_bytes(i, len);
     s.spliced |= bit;
@@ -654,7 +652,8 @@ static void busy_steps(struct maker *k)
     s.conn.busy = false;
     s.conn.kept = kept_bytes(command_at(k->m, g.content), 1);
     take(k, &s, "XDP's copy is torn: it drops", 1, 0);
-    if (!follows(k->m->off, RULE_AGAIN) || splice_ready(&s.conn, &s.server.boundary, &g, k->m->off))
+    if (!follows(k->m->off, RULE_AGAIN) ||
+        splice_refuses(&s.conn, &s.server.boundary, &g, k->m->off) == NRULES)
         answers(k, &s, g, -1, 0);
     else
         take(k, &s, "XDP drops after all", 0, MODEL_ANY_WAY);

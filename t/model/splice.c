@@ -114,15 +114,15 @@ static const struct scenario {
                       {{SET(1), SET(0), GET(1)}, 3, MODEL_TIMERS | MODEL_WAITS | MODEL_LATE, 0}},
 };
 
-#define BIT(rule) (1ull << (rule))
-
-/* What the programs do without. Below, such a bit says that it is done. */
-static const splice_rules left_out = BIT(RULE_NOTE_XDP) | BIT(RULE_RESEND_XDP);
+#define BIT(rule) SPLICE_RULE(rule)
 
 /* XDP notes all that it passes. */
 #define NOTE_ACK_XDP (BIT(RULE_NOTE_ACK_TC) | BIT(RULE_NOTE_XDP))
 
-/* What breaks, where, without these rules, with so many faults. */
+/*
+ * What breaks, where, without these rules, with so many faults. Of those that the programs do
+ * without (SPLICE_LEFT_OUT) a bit says that it is done.
+ */
 static const struct mutant {
     const char *name;
     splice_rules off;
@@ -203,7 +203,7 @@ static struct explore_result run(const struct scenario *s, splice_rules off, uns
     struct model m = s->model;
     struct explore_result r;
 
-    m.off = off ^ left_out;
+    m.off = off ^ SPLICE_LEFT_OUT;
     while (explore(&m, faults, o->more > 0 ? MAX_STATES_LONG : MAX_STATES, &r)) {
         diag("%s with %u faults has more than %zu states", s->name, faults, r.nstates);
         if (!faults--)

@@ -70,12 +70,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A sequence number. It has 8 bits, so that a model with few bytes passes where numbers wrap. */
-typedef uint8_t num;
+/*
+ * A sequence number. The model's has 8 bits, so that few bytes pass where numbers wrap; the tests
+ * of the programs ask for TCP's.
+ */
+#ifndef SPLICE_NUM
+#define SPLICE_NUM uint8_t
+#endif
+typedef SPLICE_NUM num;
 
 /*
- * The rules. A model in which one is not followed shows what it is for. The programs do without
- * RESEND_XDP and NOTE_XDP: what XDP passes it does not note, so it takes no lock for it.
+ * The rules. A model in which one is not followed shows what it is for. bpf/tcp names each where a
+ * line follows it (t/00-model.t).
  */
 enum splice_rule {
     RULE_CLAMP,         /* the socket's acks stop at req_start while a reply is outstanding */
@@ -118,9 +124,17 @@ enum splice_rule {
 /* The rules that are not followed, a bit each. */
 typedef uint64_t splice_rules;
 
+#define SPLICE_RULE(rule) (1ull << (rule))
+
+/*
+ * What the programs do without: XDP notes nothing of what it passes, and sends no reply again, so
+ * it takes no lock for it.
+ */
+#define SPLICE_LEFT_OUT (SPLICE_RULE(RULE_NOTE_XDP) | SPLICE_RULE(RULE_RESEND_XDP))
+
 struct splice_segment {
     num seq, ack;
-    uint8_t len : 4;
+    num len : sizeof(num) == 1 ? 4 : 32;
     uint8_t fin : 1;    /* its last byte is a FIN */
     uint8_t kept : 1;   /* a reply of ours */
     uint8_t piece : 1;  /* a part of it */
@@ -158,7 +172,7 @@ enum splice_verdict {
 
 static inline bool before(num a, num b)
 {
-    return (int8_t)(num)(a - b) < 0;
+    return (num)(a - b) >> (8 * sizeof(num) - 1);
 }
 
 static inline bool after(num a, num b)
@@ -168,7 +182,7 @@ static inline bool after(num a, num b)
 
 static inline bool follows(splice_rules off, enum splice_rule rule)
 {
-    return !(off & 1ull << rule);
+    return !(off & SPLICE_RULE(rule));
 }
 
 static inline num splice_rep_end(const struct splice_conn *c)
@@ -184,6 +198,18 @@ static inline num splice_map_ack(const struct splice_conn *c, num ack, splice_ru
     if (!c->outstanding || !before(ack, splice_rep_end(c)) || !follows(off, RULE_OLD_ACK))
         return ack - c->N;
     return after(mapped, splice) && follows(off, RULE_ACK_INSIDE) ? splice : mapped;
+}
+
+/* The wire's image of the socket's ack. */
+static inline num splice_map_told(const struct splice_conn *c, num ack, splice_rules off)
+{
+    num wire = ack + c->M - c->req_len;
+
+    if (!c->outstanding)
+        return ack + c->M;
+    if (before(wire, c->req_start))
+        return wire;
+    return follows(off, RULE_CLAMP) ? c->req_start : ack + c->M;
 }
 
 /*
@@ -217,28 +243,32 @@ static inline void splice_note(struct splice_conn *c, const struct splice_segmen
         c->followed = true;
     if (g->len && after(end, c->kmax))
         c->kmax = end;
-    if (g->fin)
+    if (g->fin && !before(end, c->told))
         c->closing = true;
 }
 
-/* Whether this whole get may be answered now. */
-static inline bool splice_ready(const struct splice_conn *c, const struct splice_boundary *b,
-                                const struct splice_segment *g, splice_rules off)
+/* The rule by which this whole get is not answered now; NRULES: it may be. */
+static inline enum splice_rule splice_refuses(const struct splice_conn *c,
+                                              const struct splice_boundary *b,
+                                              const struct splice_segment *g, splice_rules off)
 {
     num seq = g->seq - c->M, ack = g->ack - c->N;
 
     if (c->busy && follows(off, RULE_BUSY))
-        return false;
+        return RULE_BUSY;
     if (c->outstanding && before(g->ack, splice_rep_end(c)) && follows(off, RULE_ONE))
-        return false;
+        return RULE_ONE;
     if (c->closing && follows(off, RULE_CLOSING))
-        return false;
+        return RULE_CLOSING;
     if (!c->followed && follows(off, RULE_FOLLOWED))
-        return false;
-    return (seq == c->kmax || !follows(off, RULE_KMAX)) &&
-           (seq == b->consumed || !follows(off, RULE_CONSUMED)) &&
-           (ack == c->ksnd || !follows(off, RULE_KSND)) &&
-           (ack == b->sent || !follows(off, RULE_SENT));
+        return RULE_FOLLOWED;
+    if (seq != c->kmax && follows(off, RULE_KMAX))
+        return RULE_KMAX;
+    if (seq != b->consumed && follows(off, RULE_CONSUMED))
+        return RULE_CONSUMED;
+    if (ack != c->ksnd && follows(off, RULE_KSND))
+        return RULE_KSND;
+    return ack != b->sent && follows(off, RULE_SENT) ? RULE_SENT : NRULES;
 }
 
 /*
@@ -321,11 +351,24 @@ static inline enum splice_verdict splice_judge(struct splice_conn *c,
     if (c->outstanding && follows(off, stage == SPLICE_XDP ? RULE_RESEND_XDP : RULE_RESEND_TC) &&
         splice_resends(c, g, off))
         return SPLICE_RESEND;
-    if (!get || !splice_ready(c, b, g, off))
+    if (!get || splice_refuses(c, b, g, off) != NRULES)
         return SPLICE_PASS;
     if (stage == SPLICE_XDP && c->kack != (num)(g->ack - c->N) && follows(off, RULE_DEBT))
         return SPLICE_DEFER;
     return SPLICE_ANSWER;
+}
+
+/*
+ * TC answers a segment: whether the socket waits for what that acknowledges, and is handed a bare
+ * ack in its place (RULE_DEBT).
+ */
+static inline bool splice_pays(struct splice_conn *c, const struct splice_segment *g)
+{
+    num ack = g->ack - c->N;
+    bool pays = c->kack != ack;
+
+    c->kack = ack;
+    return pays;
 }
 
 /* The get has been answered with rep_len bytes: both streams are longer than the socket knows. */
@@ -360,7 +403,8 @@ static inline bool splice_egress(struct splice_conn *c, struct splice_segment *g
 {
     num seq = g->seq, end = g->seq + g->len, splice = c->rep_start - (c->N - c->rep_len);
 
-    if (after(end, c->ksnd) && after(g->ack, c->learned) && follows(off, RULE_FOLLOWED_SENT))
+    if (g->len && after(end, c->ksnd) && after(g->ack, c->learned) &&
+        follows(off, RULE_FOLLOWED_SENT))
         c->followed = true;
     if (after(end, c->ksnd))
         c->ksnd = end;
@@ -371,21 +415,15 @@ static inline bool splice_egress(struct splice_conn *c, struct splice_segment *g
     if (g->fin)
         c->closing = true;
     g->seq += c->N;
-    g->ack += c->M;
-    if (!c->outstanding)
+    g->ack = splice_map_told(c, g->ack, off);
+    if (!c->outstanding || !before(seq, splice) || !follows(off, RULE_OLD_EGRESS))
         return true;
-    if (before(seq, splice) && follows(off, RULE_OLD_EGRESS)) {
-        g->seq -= c->rep_len;
-        if (after(end, splice) && follows(off, RULE_STRADDLE)) {
-            g->seq = c->rep_start - 1;
-            g->len = g->fin = 0;
-            if (!follows(off, RULE_PROBE))
-                return false;
-        }
-    }
-    if (after(g->ack, c->req_start) && follows(off, RULE_CLAMP))
-        g->ack = c->req_start;
-    return true;
+    g->seq -= c->rep_len;
+    if (!after(end, splice) || !follows(off, RULE_STRADDLE))
+        return true;
+    g->seq = c->rep_start - 1;
+    g->len = g->fin = 0;
+    return follows(off, RULE_PROBE);
 }
 
 /*
