@@ -592,12 +592,7 @@ static bool passes_odd(const struct run *run, const struct segment *segment,
                        const struct frame *frame, const struct request *request, unsigned int odd,
                        uint32_t reason)
 {
-    struct outcome found;
-    const char *wrong = tcp_check(run->lab, run->hook, segment, frame, request, odd, &found);
-
-    if (wrong)
-        diag("wrong: %s", wrong);
-    return !wrong && found.act == ACT_PASS && (!reason || found.reason == reason);
+    return tcp_frame_does(run->lab, run->hook, segment, frame, request, odd, ACT_PASS, reason);
 }
 
 static bool is_foreign(const struct run *run, const struct segment *segment,

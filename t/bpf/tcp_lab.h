@@ -163,21 +163,32 @@ enum {
 };
 
 /*
- * Runs `frame`, which is `segment`'s, and compares all with the rules. NULL: all is so, else what
- * is not, after it was printed. odd: ODD_*.
+ * Runs `frame`, which is `segment`'s, and compares all with the rules; what differs is printed.
+ * odd: ODD_*.
  */
-const char *tcp_check(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
-                      const struct frame *frame, const struct request *request, unsigned int odd,
-                      struct outcome *found);
+bool tcp_check(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
+               const struct frame *frame, const struct request *request, unsigned int odd,
+               struct outcome *found);
+/* The same, and whether the rules say `want`, for this reason (0: any). */
+bool tcp_frame_does(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
+                    const struct frame *frame, const struct request *request, unsigned int odd,
+                    enum act want, uint32_t reason);
+/* The same of a segment as it is. */
+bool tcp_does(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
+              const struct request *request, enum act want, uint32_t reason);
 /* The reply to a segment, with a whole checksum; `after`: the entry behind it. */
 void reply_frame(struct frame *want, const struct segment *segment, const struct outcome *outcome,
                  const struct mc_tcp_conn *after);
 /* Translates timestamps, where they are the first option, and seals what comes. */
 void segment_mark(const struct tcp_lab *lab, uint8_t *tcp, const struct mc_tcp_conn *conn,
                   bool comes);
-/* The same, of a segment as it is; and whether the rules say `want` of it. */
-bool tcp_does(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
-              const struct request *request, enum act want, uint32_t reason);
+/* Makes a segment's frame what TC makes of it: numbers, timestamps, seal, checksum. */
+void segment_translate(const struct tcp_lab *lab, struct frame *frame,
+                       const struct segment *segment, const struct mc_tcp_conn *conn);
+/* The packet without data that TC puts in the place of a segment's, with these numbers. */
+void bare_frame(const struct tcp_lab *lab, struct frame *want, const struct frame *in,
+                const struct segment *segment, uint32_t seq, uint32_t ack,
+                const struct mc_tcp_conn *conn);
 
 /*
  * A case of a table: how the entry that a test has made, and its next segment, are changed, and

@@ -215,11 +215,7 @@ static void test_pass(struct wire *wire, bool left)
     begin(wire, &conn, &segment, &set_hit, left);
     to_device(&frame, &segment);
     want = frame;
-    put32(want.bytes + TCP + 4, segment.seq - 1000);
-    put32(want.bytes + TCP + 8, segment.ack - 5000);
-    segment_mark(&wire->lab, want.bytes + TCP, &conn, true);
-    if (!left)
-        segment_seal(&want, SUM_WHOLE);
+    segment_translate(&wire->lab, &want, &segment, &conn);
     ok(comes(wire, &frame, left, 0) && arrives_as(wire, &want),
        "a segment that is passed, whose checksum is %s: it stays so, and the numbers are the "
        "socket's",
@@ -238,15 +234,7 @@ static void test_paid(struct wire *wire, bool left)
     conn.acked -= 100;
     conn_put(&wire->lab, false, &conn);
     to_device(&frame, &segment);
-    bare = frame;
-    bare.n = TCP + 32;
-    put16(bare.bytes + LINK + 2, 20 + 32);
-    segment_seal_ip(&bare);
-    put32(bare.bytes + TCP + 4, segment.seq - 1000);
-    put32(bare.bytes + TCP + 8, segment.ack - 5000);
-    segment_mark(&wire->lab, bare.bytes + TCP, &conn, true);
-    bare.bytes[TCP + 13] = ACK;
-    segment_seal(&bare, left ? SUM_BEGUN : SUM_WHOLE);
+    bare_frame(&wire->lab, &bare, &frame, &segment, segment.seq - 1000, segment.ack - 5000, &conn);
     right = comes(wire, &frame, left, 0);
     make_reply(wire, &want, &segment);
     ok(right && leaves_as(wire, &want) && arrives_as(wire, &bare),
@@ -268,9 +256,7 @@ static void test_merged(struct wire *wire)
     begin(wire, &conn, &segment, &many, true);
     to_device(&frame, &segment);
     want = frame;
-    put32(want.bytes + TCP + 4, segment.seq - 1000);
-    put32(want.bytes + TCP + 8, segment.ack - 5000);
-    segment_mark(&wire->lab, want.bytes + TCP, &conn, true);
+    segment_translate(&wire->lab, &want, &segment, &conn);
     ok(comes(wire, &frame, true, 1000) && arrives_as(wire, &want) && resets(wire, &segment),
        "several segments in one packet are translated as one");
 }
@@ -296,11 +282,7 @@ static void test_pages(struct wire *wire)
         to_device(&frame, &segment);
         passes &= comes(wire, &frame, i % 2, 0);
         want = frame;
-        put32(want.bytes + TCP + 4, segment.seq - 1000);
-        put32(want.bytes + TCP + 8, segment.ack - 5000);
-        segment_mark(&wire->lab, want.bytes + TCP, &conn, true);
-        if (i % 2 == 0)
-            segment_seal(&want, SUM_WHOLE);
+        segment_translate(&wire->lab, &want, &segment, &conn);
         passes &= arrives_as(wire, &want) && resets(wire, &segment);
     }
     wire->linear = 0;
@@ -392,10 +374,7 @@ static void test_hidden(struct wire *wire)
         begin(wire, &conn, &segment, requests[i], false);
         to_device(&frame, &segment);
         want = frame;
-        put32(want.bytes + TCP + 4, segment.seq - 1000);
-        put32(want.bytes + TCP + 8, segment.ack - 5000);
-        segment_mark(&wire->lab, want.bytes + TCP, &conn, true);
-        segment_seal(&want, SUM_WHOLE);
+        segment_translate(&wire->lab, &want, &segment, &conn);
         ok(comes(wire, &frame, false, 0) && arrives_as(wire, &want) && resets(wire, &segment),
            "behind generic XDP %s is passed, and translated", i ? "an acknowledgement" : "a set");
     }

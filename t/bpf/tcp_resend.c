@@ -46,15 +46,10 @@ static bool xdp_passes(const struct run *run, const struct segment *segment,
 {
     struct request seen = *request;
     static struct frame frame;
-    struct outcome found;
-    const char *wrong;
 
     segment_frame(&frame, segment);
     seen.text = segment->text;
-    wrong = tcp_check(run->lab, HOOK_XDP, segment, &frame, &seen, odd, &found);
-    if (wrong)
-        diag("wrong: %s", wrong);
-    return !wrong && found.act == ACT_PASS;
+    return tcp_frame_does(run->lab, HOOK_XDP, segment, &frame, &seen, odd, ACT_PASS, 0);
 }
 
 /* The hook that does what XDP does not: all but to answer. */
@@ -175,15 +170,12 @@ static bool piece(const struct run *run, const struct segment *segment, uint32_t
 {
     static struct frame frame;
     struct outcome found;
-    const char *wrong;
 
     segment_frame(&frame, segment);
     if (run->hook == HOOK_XDP && !xdp_passes(run, segment, &get_hit, 0))
         return false;
-    wrong = tcp_check(run->lab, HOOK_INGRESS, segment, &frame, &get_hit, 0, &found);
-    if (wrong)
-        diag("wrong: %s", wrong);
-    return !wrong && found.act == ACT_RESEND && found.from == from && found.nreply == n &&
+    return tcp_check(run->lab, HOOK_INGRESS, segment, &frame, &get_hit, 0, &found) &&
+           found.act == ACT_RESEND && found.from == from && found.nreply == n &&
            found.more == (from + n < get_hit.nreply);
 }
 
@@ -238,7 +230,6 @@ static void test_unasked(const struct run *run)
     struct segment segment, probe;
     struct outcome found;
     struct frame frame;
-    const char *wrong;
     bool right = true;
     int i;
 
@@ -254,11 +245,8 @@ static void test_unasked(const struct run *run)
             conn_put(run->lab, run->v6, &conn);
         }
         segment_frame(&frame, &probe);
-        wrong = tcp_check(run->lab, HOOK_EGRESS, &probe, &frame, &get_hit, 0, &found);
-        right &= !wrong && found.act == ACT_RESEND && found.from == 0 &&
-                 found.nreply == (i >= 2 ? first : n);
-        if (!right)
-            diag("wrong: %s", wrong ? wrong : "the rules");
+        right &= tcp_check(run->lab, HOOK_EGRESS, &probe, &frame, &get_hit, 0, &found) &&
+                 found.act == ACT_RESEND && found.from == 0 && found.nreply == (i >= 2 ? first : n);
     }
     ok(right, "%s: in the place of the socket's probe the reply leaves, in the end a piece of it",
        run->name);
@@ -440,15 +428,14 @@ static void test_way(const struct run *run)
     struct mc_tcp_conn conn;
     struct segment segment;
     struct frame frame;
-    struct outcome found;
 
     answer(run, &conn, &segment);
     conn.ifindex = TCP_OTHER;
     conn_put(run->lab, run->v6, &conn);
     segment_frame(&frame, &segment);
     ok((run->hook == HOOK_INGRESS || xdp_passes(run, &segment, &get_hit, ODD_WAY)) &&
-           !tcp_check(run->lab, HOOK_INGRESS, &segment, &frame, &get_hit, ODD_WAY, &found) &&
-           found.act == ACT_RESEND,
+           tcp_frame_does(run->lab, HOOK_INGRESS, &segment, &frame, &get_hit, ODD_WAY, ACT_RESEND,
+                          0),
        "%s: the request again by another way: the reply again", run->name);
 }
 

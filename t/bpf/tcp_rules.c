@@ -580,12 +580,39 @@ void segment_mark(const struct tcp_lab *lab, uint8_t *tcp, const struct mc_tcp_c
         put32(tcp + 24, get32(tcp + 24) + MC_TCP_AHEAD);
 }
 
+static void put_numbers(const struct tcp_lab *lab, struct frame *frame,
+                        const struct segment *segment, unsigned int odd,
+                        const struct mc_tcp_conn *conn)
+{
+    struct splice_conn c = model_conn(conn);
+    struct splice_segment g = leaves_as(lab, segment, odd, conn);
+    uint8_t *tcp = segment_tcp(frame);
+
+    if (!segment->from_server) {
+        g.seq = splice_map_seq(&c, segment->seq, lab->off);
+        g.ack = splice_map_ack(&c, segment->ack, lab->off);
+        if (tcp[13] & RST && c.outstanding && segment->seq == c.req_start)
+            g.seq = conn->told;
+    }
+    put32(tcp + 4, g.seq);
+    if (tcp[13] & ACK)
+        put32(tcp + 8, g.ack);
+    segment_mark(lab, tcp, conn, !segment->from_server);
+}
+
+void segment_translate(const struct tcp_lab *lab, struct frame *frame,
+                       const struct segment *segment, const struct mc_tcp_conn *conn)
+{
+    put_numbers(lab, frame, segment, 0, conn);
+    if (segment->sum != SUM_BEGUN)
+        segment_seal(frame, SUM_WHOLE);
+}
+
 static void translate(const struct tcp_lab *lab, struct frame *frame, const struct segment *segment,
                       unsigned int odd, const struct mc_tcp_conn *conn, bool comes)
 {
     static struct frame before;
     struct splice_conn c = model_conn(conn);
-    struct splice_segment g = leaves_as(lab, segment, odd, conn);
     uint8_t *tcp = segment_tcp(frame);
     uint32_t edge;
     size_t n = 0, at;
@@ -593,12 +620,7 @@ static void translate(const struct tcp_lab *lab, struct frame *frame, const stru
     if (!is_used(conn))
         return;
     before = *frame;
-    segment_mark(lab, tcp, conn, comes);
-    put32(tcp + 4, comes ? splice_map_seq(&c, segment->seq, lab->off) : g.seq);
-    if (comes && tcp[13] & RST && c.outstanding && segment->seq == c.req_start)
-        put32(tcp + 4, conn->told);
-    if (tcp[13] & ACK)
-        put32(tcp + 8, comes ? splice_map_ack(&c, segment->ack, lab->off) : g.ack);
+    put_numbers(lab, frame, segment, odd, conn);
     /* Here the helper takes no checksum for one that is left to hardware; what a socket sends has
      * one. */
     if (comes || !segment_is_begun(&before))
@@ -615,10 +637,9 @@ static void translate(const struct tcp_lab *lab, struct frame *frame, const stru
         change_sum(frame, &before);
 }
 
-/* A packet without data in the place of another one. */
-static void make_bare(const struct tcp_lab *lab, struct frame *want, const struct frame *in,
-                      const struct segment *segment, uint32_t seq, uint32_t ack,
-                      const struct mc_tcp_conn *conn)
+void bare_frame(const struct tcp_lab *lab, struct frame *want, const struct frame *in,
+                const struct segment *segment, uint32_t seq, uint32_t ack,
+                const struct mc_tcp_conn *conn)
 {
     uint8_t *ip = want->bytes + LINK, *tcp;
 
@@ -737,12 +758,12 @@ static uint32_t make_wanted(const struct tcp_lab *lab, struct frame *want, enum 
             return TC_IS_NEXT;
         return hook == HOOK_XDP ? XDP_IS_TX : TC_IS_REDIRECT;
     case ACT_ANSWER_PAID:
-        make_bare(lab, want, in, segment, segment->seq - before->shift.in,
-                  segment->ack - before->shift.out, after);
+        bare_frame(lab, want, in, segment, segment->seq - before->shift.in,
+                   segment->ack - before->shift.out, after);
         return TC_IS_NEXT;
     case ACT_PROBE:
         probe = leaves_as(lab, segment, odd, after);
-        make_bare(lab, want, in, segment, probe.seq, probe.ack, after);
+        bare_frame(lab, want, in, segment, probe.seq, probe.ack, after);
         return TC_IS_NEXT;
     case ACT_RELEASE:
     case ACT_PASS:
@@ -827,9 +848,9 @@ static bool is_opening(enum hook hook, const struct segment *segment, unsigned i
                                : hook == HOOK_INGRESS && closed && !(odd & ODD_FOREIGN);
 }
 
-const char *tcp_check(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
-                      const struct frame *frame, const struct request *request, unsigned int odd,
-                      struct outcome *found)
+static const char *compare(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
+                           const struct frame *frame, const struct request *request,
+                           unsigned int odd, struct outcome *found)
 {
     static struct frame want;
     static struct tcp_run run;
@@ -878,20 +899,36 @@ const char *tcp_check(struct tcp_lab *lab, enum hook hook, const struct segment 
     return wrong ? wrong : compare_slot(&slot, lab->slots[before.slot]);
 }
 
+bool tcp_check(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
+               const struct frame *frame, const struct request *request, unsigned int odd,
+               struct outcome *found)
+{
+    const char *wrong = compare(lab, hook, segment, frame, request, odd, found);
+
+    if (wrong && !lab->quiet)
+        diag("wrong: %s", wrong);
+    return !wrong;
+}
+
+bool tcp_frame_does(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
+                    const struct frame *frame, const struct request *request, unsigned int odd,
+                    enum act want, uint32_t reason)
+{
+    struct outcome found;
+
+    if (!tcp_check(lab, hook, segment, frame, request, odd, &found))
+        return false;
+    if (found.act == want && (!reason || found.reason == reason))
+        return true;
+    diag("the rules say %d for reason %u", found.act, found.reason);
+    return false;
+}
+
 bool tcp_does(struct tcp_lab *lab, enum hook hook, const struct segment *segment,
               const struct request *request, enum act want, uint32_t reason)
 {
     static struct frame frame;
-    struct outcome found;
-    const char *wrong;
 
     segment_frame(&frame, segment);
-    wrong = tcp_check(lab, hook, segment, &frame, request, 0, &found);
-    if (!wrong && (found.act != want || found.reason != reason)) {
-        diag("the rules say %d for reason %u", found.act, found.reason);
-        wrong = "the rules";
-    }
-    if (wrong)
-        diag("wrong: %s", wrong);
-    return !wrong;
+    return tcp_frame_does(lab, hook, segment, &frame, request, 0, want, reason);
 }

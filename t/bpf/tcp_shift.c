@@ -66,6 +66,14 @@ static void next(const struct run *run, struct segment *segment, const struct mc
     segment->v6 = run->v6;
 }
 
+/* The first of those on a connection. */
+static void begin(const struct run *run, struct segment *segment, struct mc_tcp_conn *conn,
+                  const struct request *request)
+{
+    conn_init(run->lab, conn, 1000, 5000);
+    next(run, segment, conn, request);
+}
+
 static uint32_t why(const struct run *run, const struct request *request)
 {
     return run->hook == HOOK_INGRESS ? request->reason : (uint32_t)NOT_COUNTED;
@@ -116,8 +124,7 @@ static void test_no_ack(const struct run *run)
     struct mc_tcp_conn conn;
     struct segment segment;
 
-    conn_init(run->lab, &conn, 1000, 5000);
-    next(run, &segment, &conn, &none);
+    begin(run, &segment, &conn, &none);
     segment.flags = RST;
     ok(does(run, &segment, &none, ACT_PASS, NOT_COUNTED),
        "%s: without the flag the acknowledgement stays as it is", run->name);
@@ -300,28 +307,25 @@ static void test_open_out(const struct run *run)
 
 static void test_ends(const struct run *run)
 {
-    static const struct {
-        const char *name;
-        unsigned int flags;
-    } rows[] = {{"a FIN closes the connection", FIN | ACK},
-                {"a FIN with data closes it", FIN | PSH | ACK},
-                {"a reset closes it", RST | ACK},
-                {"a reset without an acknowledgement closes it", RST}};
+    static const struct tcp_case rows[] = {
+        {"a FIN", .packet.flags = FIN | ACK, .request = &none},
+        {"a FIN with data", .packet.flags = FIN | PSH | ACK, .request = &stats},
+        {"a reset", .packet.flags = RST | ACK, .request = &none},
+        {"a reset without an acknowledgement", .packet.flags = RST, .request = &none}};
     struct mc_tcp_conn conn;
     struct segment segment;
     bool right;
     size_t i;
 
     for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        conn_init(run->lab, &conn, 1000, 5000);
-        next(run, &segment, &conn, rows[i].flags & PSH ? &stats : &none);
-        segment.flags = rows[i].flags;
+        begin(run, &segment, &conn, rows[i].request);
+        case_apply(run->lab, &rows[i], &conn, &segment);
         right = does(run, &segment, &none, ACT_PASS, NOT_COUNTED);
         conn_get(run->lab, run->v6, &conn);
-        ok(right && conn.flags & MC_TCP_CLOSING, "%s: %s", run->name, rows[i].name);
+        ok(right && conn.flags & MC_TCP_CLOSING, "%s: %s closes the connection", run->name,
+           rows[i].description);
     }
-    conn_init(run->lab, &conn, 1000, 5000);
-    next(run, &segment, &conn, &none);
+    begin(run, &segment, &conn, &none);
     segment.flags = SYN | ACK;
     right = does(run, &segment, &none, ACT_PASS, NOT_COUNTED);
     ok(right && !conn_get(run->lab, run->v6, &conn),
@@ -360,12 +364,7 @@ static void test_notes(const struct run *run)
 static bool is_alone(const struct run *run, const struct segment *segment,
                      const struct frame *frame, unsigned int odd)
 {
-    struct outcome found;
-    const char *wrong = tcp_check(run->lab, run->hook, segment, frame, &none, odd, &found);
-
-    if (wrong)
-        diag("wrong: %s", wrong);
-    return !wrong && found.act == ACT_PASS;
+    return tcp_frame_does(run->lab, run->hook, segment, frame, &none, odd, ACT_PASS, 0);
 }
 
 static void test_others(const struct run *run)
@@ -375,8 +374,7 @@ static void test_others(const struct run *run)
     struct mc_tcp_conn conn;
     struct segment segment;
 
-    conn_init(run->lab, &conn, 1000, 5000);
-    next(run, &segment, &conn, &stats);
+    begin(run, &segment, &conn, &stats);
     segment_frame(&frame, &segment);
     ok(is_alone(run, &segment, &frame, ODD_MARK), "%s: what the programs sent is left alone",
        run->name);
@@ -406,15 +404,11 @@ static void test_merged(const struct run *run)
     struct request many = {.text = text, .n = sizeof(text), .reason = MC_TCP_PASS_SEGMENT};
 
     memset(text, 'x', sizeof(text));
-    conn_init(run->lab, &conn, 1000, 5000);
-    next(run, &segment, &conn, &many);
+    begin(run, &segment, &conn, &many);
     segment_frame(&frame, &segment);
     out = (struct tcp_run){.gso = 1448};
     want = frame;
-    put32(segment_tcp(&want) + 4, segment.seq - (run->hook == HOOK_INGRESS ? 1000 : 0u - 5000));
-    put32(segment_tcp(&want) + 8, segment.ack - (run->hook == HOOK_INGRESS ? 5000 : 0u - 1000));
-    segment_mark(run->lab, segment_tcp(&want), &conn, run->hook == HOOK_INGRESS);
-    segment_seal(&want, SUM_WHOLE);
+    segment_translate(run->lab, &want, &segment, &conn);
     ok(!tcp_run(run->lab, run->hook, &frame, &out) && out.verdict == TC_IS_NEXT &&
            frame_equal(&out.out, &want) && conn_get(run->lab, run->v6, &after) &&
            (run->hook == HOOK_INGRESS ? after.in_end - conn.in_end
@@ -422,8 +416,7 @@ static void test_merged(const struct run *run)
        "%s: a packet of several segments is translated as one", run->name);
     if (run->hook != HOOK_INGRESS)
         return;
-    conn_init(run->lab, &conn, 1000, 5000);
-    next(run, &segment, &conn, &get_hit);
+    begin(run, &segment, &conn, &get_hit);
     segment_frame(&frame, &segment);
     out = (struct tcp_run){.gso = 5};
     ok(!tcp_run(run->lab, run->hook, &frame, &out) && out.verdict == TC_IS_NEXT &&
@@ -529,18 +522,11 @@ static void test_extensions(const struct run *run)
     for (i = 0; run->v6 && i < sizeof(extensions) / sizeof(extensions[0]); i++) {
         const struct extensions *row = &extensions[i];
 
-        conn_init(run->lab, &conn, 1000, 5000);
-        next(run, &segment, &conn, &get_hit);
+        begin(run, &segment, &conn, &get_hit);
         segment_frame(&frame, &segment);
         want = frame;
-        if (row->found) {
-            put32(segment_tcp(&want) + 4,
-                  segment.seq - (run->hook == HOOK_INGRESS ? 1000 : 0u - 5000));
-            put32(segment_tcp(&want) + 8,
-                  segment.ack - (run->hook == HOOK_INGRESS ? 5000 : 0u - 1000));
-            segment_mark(run->lab, segment_tcp(&want), &conn, run->hook == HOOK_INGRESS);
-            segment_seal(&want, SUM_WHOLE);
-        }
+        if (row->found)
+            segment_translate(run->lab, &want, &segment, &conn);
         extend(&frame, row);
         extend(&want, row);
         out = (struct tcp_run){0};
@@ -573,8 +559,7 @@ static void test_sums(const struct run *run)
         right &= does(run, &segment, &stats, ACT_PASS, why(run, &stats));
     }
     ok(right, "%s: checksums stay right", run->name);
-    conn_init(run->lab, &conn, 1000, 5000);
-    next(run, &segment, &conn, &stats);
+    begin(run, &segment, &conn, &stats);
     segment.sum = SUM_WRONG;
     ok(does(run, &segment, &stats, ACT_PASS, why(run, &stats)), "%s: a wrong checksum stays wrong",
        run->name);
