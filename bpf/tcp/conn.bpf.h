@@ -1,46 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * tcp_conn: the state of a connection some of whose gets the kernel has answered.
+ * tcp_conn: the state of a connection some of whose gets the kernel has answered, its lock, and how
+ * its numbers are translated. doc/kernel-path/tcp.md#the-numbers-of-a-connection has the argument.
  *
- * The server's socket never sees the requests that were answered here, nor the replies. So it
- * counts `in` bytes fewer from the client, and `out` bytes fewer to it, than the client does, and
- * whatever passes afterwards has its sequence and acknowledgement numbers translated: a number of
- * the client's stream is the socket's plus `in`, one of the server's stream the socket's plus
- * `out`. Below, numbers are the socket's unless a name says `wire`.
+ * Numbers are the socket's unless a name says `wire`: a number of the client's stream is on the
+ * wire the socket's plus `in`, one of the server's stream the socket's plus `out`. Numbers before
+ * the request, or before the reply, of the one outstanding reply are translated as they were before
+ * it.
  *
- * Of the replies that were sent here at most one is not acknowledged yet: the outstanding one. Its
- * text is kept until then (struct kept). While it is outstanding
- *
- * - acknowledgements by the socket are held at the start of its request, so the client's own timer
- *   makes it send the request again if the reply is lost. What was held back behind the request TC
- *   sends the client when that has acknowledged the reply;
- * - a segment of the client's that begins below the request's end, or acknowledges no more than the
- *   start of the reply, is answered by the kept reply, never by another lookup;
- * - numbers before the request, or before the reply, are translated as they were before it.
- *
- * What is not translated, because it takes a way without the programs, must do no harm. From the
- * first answer on
- *
- * - the socket's timestamps are translated, too: those on the wire are MC_TCP_AHEAD later. So to
- *   the client a segment that was not translated is an old one, which it drops, with all that it
- *   says (RFC 7323, section 5), and acknowledges;
- * - each of the client's segments that TC hands to the socket is sealed: its urgent pointer, which
- *   without URG says nothing, is tcp_seal, a secret of the programs. The same is noted beside the
- *   packet, from the connection's beginning on: that is quicker to look for, and lasts if something
- *   between TC and the socket clears the pointer.
- *
- * Both also tell a second program on the way, on an interface above or beneath, that a segment is
- * translated.
- *
- * Fields are written under the lock. Without it a program reads what never changes; what tells it
- * to pass a segment, or to look at it again under the lock; by which way and in how long segments
- * the server's leave, where an old value does for one more reply; and, for what is not answered any
- * more (the filter's note of a lost segment, the RST for a dead server), what it finds. Until the
- * lock is taken all of it may be another connection's.
+ * A program writes fields under the lock. Without the lock it reads what never changes; what tells
+ * it to pass a segment, or to look at it again under the lock; by which way and in how long
+ * segments the server's leave, where an old value does for one more reply; and, for a connection on
+ * which the kernel answers no more (the filter's note of a lost segment, the RST for a dead
+ * server), what it finds. Until it has the lock all of it may be another connection's.
  *
  * From when the server has accepted a connection until its first reply leaves, an entry waits: its
- * flow is the cookie of the socket, which no other socket ever has, and zeros; it has nothing but
- * that, slot and generation. No program writes to it, so its lock is never free.
+ * flow is the cookie of the socket, which no other socket ever has, and zeros; it has only that,
+ * slot and generation. No program writes to it, so its lock is void from first to last.
  */
 #ifndef MC_TCP_CONN_BPF_H
 #define MC_TCP_CONN_BPF_H
@@ -158,9 +134,9 @@ static __always_inline struct mc_tcp_slot *conn_slot(const struct mc_tcp_conn *c
 /*
  * bpf_spin_lock turns interrupts off and on, and is two calls: it takes as long as the rest of what
  * a passed segment needs. No program is interrupted by another one of its CPU, so a compare and
- * swap does. Who has the lock calls nothing and loops over nothing; another CPU waits for a few
- * tens of nanoseconds, or for as long as the holder's CPU is taken from this machine: LOCK_TRIES
- * last for tens of milliseconds. After that the segment is left to its sender's timer.
+ * swap does. The holder calls nothing and loops over nothing; another CPU waits for a few tens of
+ * nanoseconds, or for as long as the holder's CPU is taken from this machine: LOCK_TRIES last for
+ * tens of milliseconds. After that the segment is left to its sender's timer.
  */
 enum { LOCK_TRIES = 1 << 23 /* the most that bpf_loop takes */ };
 
@@ -225,7 +201,7 @@ static __always_inline int conn_lock(struct mc_tcp_conn *conn, const struct mc_t
 
 /*
  * Removes a flow's entry, which is VOID, and stays so: a program that waits for its lock gives up,
- * and none takes it before the memory is another entry that is whole (doc/coherence.md). 0: it
+ * and none takes it before the memory is another whole entry (doc/coherence.md). 0: the entry
  * stays, since this program has interrupted Linux in another change of the table.
  */
 static __always_inline int conn_remove(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow)

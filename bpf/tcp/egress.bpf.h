@@ -70,9 +70,8 @@ static __always_inline int tcp_waits(const struct mc_tcp_flow *cookie, struct mc
 }
 
 /*
- * Puts an entry into the table, in the place of the one that waits. Until Linux has copied all of
- * it no program may have it, though its memory may be one for which another CPU waits
- * (conn_remove).
+ * Puts an entry into the table, in the place of the one that waits. Its lock is taken until Linux
+ * has copied all of it: its memory may be one for which another CPU waits (conn_remove).
  */
 static __always_inline int tcp_begin(struct mc_tcp_conn *conn, const struct mc_tcp_flow *cookie)
 {
@@ -181,10 +180,10 @@ __attribute__((noinline)) int tcp_say_again(struct __sk_buff *skb)
 }
 
 /*
- * Whether to ask the socket for its segment size with its next data: it may have changed with the
- * path. Asking costs as much as all that is read of the segment, so it is done when a timestamp is
- * of another quarter of a second than the one before. A reply of the kernel that is too long
- * meanwhile is lost, and sent again in pieces.
+ * Whether to ask the socket for its segment size with its next data: the path may have changed it.
+ * Asking costs as much as all that is read of the segment, so this asks when a timestamp is of
+ * another quarter of a second than the one before. The path drops a reply of the kernel's that is
+ * too long meanwhile, and the client gets it again in pieces.
  */
 static __always_inline int mss_is_old(const struct mc_tcp_conn *conn,
                                       const struct tcp_segment *segment)

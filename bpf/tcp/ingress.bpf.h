@@ -24,7 +24,7 @@
 #include "bpf/tcp/sack.bpf.h"
 
 /*
- * Sends a kept reply once more, in the place of a segment with these headers; to where the server's
+ * Sends a kept reply once more, in the place of a segment with these headers: to where the server's
  * segments go, wherever this one came from.
  */
 __attribute__((noinline)) int tcp_tc_resend(struct __sk_buff *skb)
@@ -196,7 +196,8 @@ static __always_inline enum verdict tcp_leave(struct segment_scratch *tcp, enum 
 }
 
 /*
- * The same of a request; XDP has counted nothing if the socket is to learn what that acknowledges.
+ * Passes a request for a reason, as tcp_leave does a segment. XDP has not counted a request whose
+ * acknowledgement is news to the socket, so TC counts it.
  */
 static __always_inline enum verdict
 tcp_leave_request(struct segment_scratch *tcp, const struct mc_tcp_conn *conn, enum verdict why)
@@ -247,7 +248,7 @@ static __always_inline enum verdict tcp_tc_answer(struct __sk_buff *skb, struct 
 /*
  * Whether a segment has data for a server that is dead. Linux resets the connection only when it
  * has unmapped the server's memory, seconds later if there is much of it; the socket until then
- * takes data that no thread reads.
+ * takes data that no process reads.
  */
 static __always_inline int tcp_is_too_late(const struct tcp_segment *segment)
 {

@@ -44,7 +44,7 @@ static __always_inline u64 kept_owner(u32 reply, u32 slot, u32 generation)
     return (u64)reply << 32 | generation << KEPT_SLOT_BITS | (slot + 1);
 }
 
-/* Whether a place was left behind by another connection with the same slot. */
+/* Whether another connection with the same slot has left a text in a place. */
 static __always_inline int kept_is_left(u64 owner, u64 had)
 {
     return ((u32)(owner ^ had) & ((1u << KEPT_SLOT_BITS) - 1)) == 0 && (u32)owner != (u32)had;
@@ -96,7 +96,7 @@ static __always_inline void kept_free(u32 at, u64 owner)
         __sync_val_compare_and_swap(&kept->owner, owner, 0);
 }
 
-/* As conn_remove. A reply that the client has not acknowledged is kept no longer. */
+/* Removes a flow's entry as conn_remove does, and frees the place of its outstanding reply. */
 static __always_inline int conn_drop(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow)
 {
     u64 owner =
@@ -110,7 +110,10 @@ static __always_inline int conn_drop(struct mc_tcp_conn *conn, const struct mc_t
     return 1;
 }
 
-/* The same of any entry. A function: what is rare costs the verifier nothing elsewhere. */
+/*
+ * Removes a flow's entry, if there is one, with its kept reply. A function: what is rare costs the
+ * verifier nothing elsewhere.
+ */
 __attribute__((noinline)) int conn_forget(const struct mc_tcp_flow *flow)
 {
     struct mc_tcp_conn *conn;

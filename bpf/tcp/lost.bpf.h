@@ -30,8 +30,8 @@ enum owed { OWED_NOTHING, OWED_MORE, OWED_ACK };
 
 /*
  * Whether a client's segment begins where the socket has said that the next one does, or its next
- * copy: only that tells of the connection. An attacker who knows only its addresses and ports may
- * forge others.
+ * copy: only that tells of the connection. A forger who knows its addresses and ports alone can
+ * send others.
  */
 static __always_inline int conn_awaits(const struct mc_tcp_conn *conn, u32 seq)
 {

@@ -36,7 +36,7 @@ static __always_inline int skb_save(struct __sk_buff *skb, struct scratch *scrat
     return 1;
 }
 
-/* The same for ntcp bytes of TCP's header, behind that of IP. */
+/* Keeps the headers of such a packet with ntcp bytes of TCP's header. */
 static __always_inline int skb_save_headers(struct __sk_buff *skb, struct scratch *scratch,
                                             const u32 ntcp)
 {
@@ -89,8 +89,8 @@ static __always_inline int tcp_tc_make(struct __sk_buff *skb, struct scratch *sc
 
 /*
  * Makes a packet whose headers were kept, with timestamps and no other option, a bare
- * acknowledgement with these numbers, translated otherwise. Not 0: a helper failed, and the caller
- * drops the packet.
+ * acknowledgement with these numbers, translated otherwise. Not 0: a helper failed; drop the
+ * packet.
  */
 static __always_inline int skb_make_bare(struct __sk_buff *skb, struct scratch *scratch, u32 seq,
                                          u32 ack, u32 last, const int comes)

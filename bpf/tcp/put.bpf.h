@@ -29,8 +29,8 @@ static __always_inline int is_sealed(u16 urgent, u32 flags)
 /*
  * TC hands a segment to the socket, and notes that beside the packet, where the stack keeps what a
  * classifier finds for others: the socket's filter looks for it. A packet that arrives has 0 there.
- * One with URG, which is not sealed, is not noted either: an attacker who forges urgent data, and
- * knows the numbers, could put bytes into the stream.
+ * One with URG, which is not sealed, is not noted either: a forger of urgent data who knows the
+ * numbers could put bytes into the stream.
  */
 static __always_inline int skb_hand(struct __sk_buff *skb, const struct tcp_segment *segment)
 {

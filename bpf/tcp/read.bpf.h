@@ -179,9 +179,9 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
 }
 
 /*
- * The same of a packet whose headers may have to be made readable in place. Mostly they are, as
- * those of a segment that a socket sends; its data is elsewhere, and pulling that in would copy the
- * packet's head, which takes longer than all the rest.
+ * Reads the headers as skb_read does, and makes them readable in place first if need be. Mostly
+ * they are, as those of a segment that a socket sends, whose data is not: pulling that in would
+ * copy the packet's head, which takes longer than all the rest.
  */
 static __always_inline u32 skb_read_pulled(struct __sk_buff *skb, struct tcp_segment *segment,
                                            const int comes)
