@@ -54,8 +54,8 @@ static __always_inline int conn_is_narrow(const struct mc_tcp_conn *conn,
  * `scratch` has the headers.
  */
 static __always_inline enum verdict tcp_lookup(struct packet packet, struct scratch *scratch,
-                                      struct segment_scratch *tcp, const struct mc_tcp_conn *conn,
-                                      enum verdict kind)
+                                               struct segment_scratch *tcp,
+                                               const struct mc_tcp_conn *conn, enum verdict kind)
 {
     enum verdict rc;
 
