@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+
+#include "bpf/attach/attach.h"
+#include "iface/virtio.h"
 enum { REASON_MAX = 256 };
 
 /* Remedies, by words in drivers' messages: prints `before` NAME `after`. */

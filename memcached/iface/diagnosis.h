@@ -9,8 +9,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "bpf/attach/attach.h"
 #include "iface/link.h"
+
+struct loader;
 
 /* Where servers that share an interface meet. */
 #define DIAGNOSIS_FOLDER "/run/memcachedsr-share"

@@ -7,7 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "store/item.h"
+#include "store/hash.h"
+#include "store/store_items.h"
 
 #define BYTES_01 0x0101010101010101ull
 #define BYTES_7F 0x7f7f7f7f7f7f7f7full

@@ -21,8 +21,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/slice.h"
 #include "store/background.h"
-#include "store/hash.h"
 #include "store/heap.h"
 #include "store/lock.h"
 

@@ -2,6 +2,7 @@
 /* The table by itself: hash, chains, growth, marks, and lack of memory. */
 #include <errno.h>
 
+#include "store/hash.h"
 #include "store/table.h"
 #include "t/unit/store_fixture.h"
 
