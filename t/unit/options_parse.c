@@ -163,6 +163,11 @@ static void values_are_stored(void)
     ok(o.options.store.tuning.temp && o.options.store.tuning.temporary_ttl == 7,
        "temporary_ttl turns the temporary LRU segment on");
     options_fini(&o.options);
+}
+
+static void short_lines_are_taken(void)
+{
+    struct outcome o;
 
     parse(&o, "stray --threads=2 words --no-such=1");
     ok(o.status == 1 && strstr(o.output, "Illegal argument \"?\""),
@@ -516,6 +521,7 @@ int main(void)
     chunks_have_two_units();
     defaults_are_memcacheds();
     values_are_stored();
+    short_lines_are_taken();
     optional_kernel_paths();
     wrong_values_are_refused();
     help_comes_from_the_table();
