@@ -101,8 +101,8 @@ static __always_inline u64 reply_nbytes(struct scratch *scratch, u64 at,
 }
 
 /*
- * n bytes of the item's wire, at `offset` of the extent; behind them there is to be room for nrest
- * more. FOUND_HIT, FOUND_RETRY or a reason.
+ * n bytes of the item's wire, at `offset` of the extent; the reply must have room for nrest more
+ * behind them.
  */
 static __always_inline enum verdict reply_wire(struct scratch *scratch, u64 at, const char *extent,
                                                u64 offset, u64 n, u64 nrest)

@@ -40,8 +40,8 @@ static __always_inline int conn_hears(const struct mc_tcp_conn *conn,
  * pass. Without the lock it tells what probably is so.
  */
 static __always_inline enum verdict conn_refuses(const struct mc_tcp_conn *conn,
-                                        const struct mc_tcp_slot *slot,
-                                        const struct tcp_segment *segment, u64 boundary)
+                                                 const struct mc_tcp_slot *slot,
+                                                 const struct tcp_segment *segment, u64 boundary)
 {
     u32 seq = segment->seq - conn->shift.in, ack = segment->ack - conn->shift.out;
 
@@ -105,8 +105,8 @@ static __always_inline void conn_words(const struct mc_tcp_conn *conn, struct tc
  * pass it.
  */
 static __always_inline enum verdict conn_commit(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
-                                       struct segment_scratch *tcp, struct tcp_words *words,
-                                       u32 nreply, const int pays)
+                                                struct segment_scratch *tcp,
+                                                struct tcp_words *words, u32 nreply, const int pays)
 {
     const struct tcp_segment *segment = &tcp->segment;
     u64 boundary = READ_ONCE(slot->boundary);
@@ -148,8 +148,8 @@ static __always_inline enum verdict conn_commit(struct mc_tcp_conn *conn, struct
  * longer.
  */
 static __always_inline enum verdict tcp_commit(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
-                                      struct scratch *scratch, struct segment_scratch *tcp,
-                                      const int pays)
+                                               struct scratch *scratch, struct segment_scratch *tcp,
+                                               const int pays)
 {
     enum verdict rc = PASS_TCP_BOUNDARY;
     struct tcp_acked acked;

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 #include "bpf/attach/attach.h"
 #include "iface/virtio.h"
 enum { REASON_MAX = 256 };

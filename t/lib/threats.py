@@ -53,7 +53,7 @@ ROWS = (
          WAYS, "a_route_back_by_another_interface"),
     )),
     ("that it is a client, and no other server", (
-        ("any_port", (("bpf/packet/udp.bpf.h", r"mc_port_is_unfit\([^;]*?, control\.port\)", "0"),),
+        ("any_port", (("bpf/udp/frame.bpf.h", r"mc_port_is_unfit\([^;]*?, control\.port\)", "0"),),
          "t/bpf/passes.c"),
         ("any_port_of_the_server", (("memcached/net/socket.c", r"mc_port_is_unfit\((in6?->)",
                                      r"own_port == 1 && mc_port_is_unfit(\1"),),
@@ -249,7 +249,8 @@ ROWS = (
          "the_command_bmc_and_a_signal_switch_the_kernel_path"),
     )),
     ("what a value says", (
-        ("any_key", (("bpf/answer/one.bpf.h", r" \|\|\s+!text_has_key\([^;]*?\*\ KEY_WORDS\)", ""),),
+        ("any_key", (("bpf/answer/one.bpf.h",
+                      r" \|\|\s+!text_has_key\([^;]*?\*\ KEY_WORDS\)", ""),),
          "t/e2e/kernel/wrong-answers.t", "keys_with_the_same_partial_hash"),
         ("of_another_server", (("bpf/chain/get.bpf.h",
                                 r" \|\|\s+bucket->server != server_asked\(scratch\)", ""),),
