@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "bpf/attach/attach.h"
-#include "iface/virtio.h"
+
 enum { REASON_MAX = 256 };
 
 /* Remedies, by words in drivers' messages: prints `before` NAME `after`. */
