@@ -13,6 +13,8 @@ import tap
 SRCDIR = os.environ["SRCDIR"]
 # Parts of one program, and a header for all of its folder.
 SHARED = (".bpf.c", "internal.h")
+# Its rows are enumerators of the headers that include it.
+COUNTERS = "bpf/shared/counters.def"
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
@@ -52,7 +54,10 @@ def declared():
         names[path][kind == "member"].add(name)
         if kind == "enumerator":
             names[path][2].add(name)
+    rows = set(re.findall(r"\bROW\((\w+)", CODE[COUNTERS]))
     for path, code in CODE.items():
+        if "(COUNTER_CONSTANT)" in code:
+            names[path][0].update(rows)
         if path.endswith(".h"):  # ctags misses declarations by a type of function
             for line in re.findall(r"(?m)^[a-z][^;{}()]*;", code):
                 names[path][0].update(re.findall(r"\b(\w+)\s*(?=[,;\[=])", line))

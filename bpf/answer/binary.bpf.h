@@ -14,7 +14,6 @@
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/answer/text.bpf.h"
 #include "bpf/packet/base.bpf.h"
-#include "bpf/packet/headers.bpf.h"
 
 /* Opcodes that only read. */
 enum {

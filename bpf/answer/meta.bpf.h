@@ -14,7 +14,6 @@
 #include "bpf/answer/text.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/bytes.bpf.h"
-#include "bpf/packet/headers.bpf.h"
 
 /* Flags as bits: the letters from 'A' on. */
 #define META_BIT(letter) (1ull << ((letter) - 'A'))

@@ -9,7 +9,6 @@
 #ifndef MC_CHAIN_ASK_BPF_H
 #define MC_CHAIN_ASK_BPF_H
 
-#include "bpf/chain/classify.bpf.h"
 #include "bpf/chain/maps.bpf.h"
 #include "bpf/chain/parse_run.bpf.h"
 #include "bpf/packet/ctx.bpf.h"

@@ -12,7 +12,6 @@
 #include "bpf/answer/reply.bpf.h"
 #include "bpf/answer/text.bpf.h"
 #include "bpf/chain/maps.bpf.h"
-#include "bpf/udp/frame.bpf.h"
 
 enum { JIFFY_BITS = 64 - CHAIN_STAMP_BITS };
 

@@ -11,7 +11,6 @@
 
 #include <bpf/bpf_core_read.h>
 
-#include "bpf/chain/classify.bpf.h"
 #include "bpf/chain/conn.bpf.h"
 #include "bpf/chain/maps.bpf.h"
 #include "bpf/packet/sender.bpf.h"

@@ -7,7 +7,6 @@
 #define MC_FLOW_BPF_H
 
 #include "bpf/packet/base.bpf.h"
-#include "bpf/shared/tcp.h"
 
 enum {
     TCP_BYTES = 20, /* its header without options */

@@ -10,7 +10,6 @@
 #ifndef MC_VERDICT_BPF_H
 #define MC_VERDICT_BPF_H
 
-#include "bpf/packet/base.bpf.h"
 #include "bpf/shared/chain.h"
 #include "bpf/shared/tcp.h"
 

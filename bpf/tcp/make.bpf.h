@@ -12,7 +12,6 @@
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/tcp.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
-#include "bpf/tcp/kept.bpf.h"
 #include "bpf/tcp/put.bpf.h"
 
 /* Marks packets that the programs send themselves for the one on egress. Set before the load. */

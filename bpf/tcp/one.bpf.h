@@ -10,7 +10,6 @@
 #include "bpf/answer/key.bpf.h"
 #include "bpf/answer/lookup.bpf.h"
 #include "bpf/answer/one.bpf.h"
-#include "bpf/answer/reply.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/bytes.bpf.h"

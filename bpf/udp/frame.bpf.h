@@ -6,10 +6,8 @@
 #ifndef MC_FRAME_BPF_H
 #define MC_FRAME_BPF_H
 
-#include "bpf/answer/key.bpf.h"
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
-#include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/guard.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/udp.bpf.h"

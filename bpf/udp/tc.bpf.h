@@ -15,7 +15,6 @@
 #include "bpf/udp/sender.bpf.h"
 #include "bpf/udp/skb.bpf.h"
 #include "bpf/udp/tail.bpf.h"
-#include "bpf/udp/xdp.bpf.h"
 
 /*
  * Most of what goes to others, by what the first bytes say, without a call. Doubt says no. A frame
