@@ -35,10 +35,7 @@ void guard_log(const struct guard *guard);
 /* Frees the list; the rest remains for guard_stats. */
 void guard_fini(struct guard *guard);
 void guard_stats(const struct guard *guard, struct kcache_stats *out);
-/*
- * Makes the trie of `n` prefixes, and sorts them. 0, -ENOMEM, or -ENOSPC: loader.nnodes and
- * loader.nprefixes, if they are set, are too few.
- */
+/* Makes the list of `n` prefixes: allow_list. */
 struct prefix;
 int guard_list(struct guard *guard, struct prefix *prefixes, size_t n);
 

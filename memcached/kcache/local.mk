@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # kcache_srcs: with the kernel path its files, without it the stub none.c.
-kcache_srcs = memcached/kcache/kcache.h memcached/kcache/parse.c memcached/kcache/parse.h \
-    memcached/kcache/prefix.c memcached/kcache/prefix.h
+kcache_srcs = memcached/kcache/kcache.h memcached/kcache/parse.c memcached/kcache/parse.h
 if ENABLE_BMC
 kcache_srcs += memcached/kcache/kcache.c
 kcache_srcs += memcached/kcache/chain.c memcached/kcache/chain.h
@@ -98,10 +97,6 @@ t_bpf_verifier_LDADD = $(kcache_libs)
 t_bpf_stack_SOURCES = t/bpf/stack.c t/bpf/skeletons.h $(bpf_lab)
 t_bpf_stack_LDADD = $(kcache_libs)
 
-unit_tests += t/unit/kcache_prefix
-t_unit_kcache_prefix_SOURCES = t/unit/kcache_prefix.c
-t_unit_kcache_prefix_LDADD = $(kcache_libs)
-
 # See memcached/proto/local.mk for the fuzz targets.
 unit_tests += t/fuzz/sources
 t_fuzz_sources_SOURCES = t/fuzz/sources.c t/fuzz/replay.c
@@ -109,7 +104,7 @@ t_fuzz_sources_LDADD = $(kcache_libs)
 
 fuzz-sources:
 	$(FUZZ_CC) $(DEFS) $(AM_CPPFLAGS) -std=gnu11 -o $@.bin $(srcdir)/t/fuzz/sources.c \
-	    $(srcdir)/memcached/kcache/parse.c $(srcdir)/memcached/kcache/prefix.c \
+	    $(srcdir)/memcached/kcache/parse.c $(srcdir)/memcached/kmem/prefix.c \
 	    $(srcdir)/memcached/base/num.c
 	$(MKDIR_P) $@.corpus
 	./$@.bin -max_total_time=$(FUZZ_SECONDS) -max_len=512 -timeout=10 \

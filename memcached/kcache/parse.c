@@ -7,7 +7,7 @@
 #include "base/num.h"
 #include "kcache/kcache.h"
 #include "kcache/parse.h"
-#include "kcache/prefix.h"
+#include "kmem/prefix.h"
 
 enum { STALL_MAX = 86400 };
 

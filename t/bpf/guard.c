@@ -13,7 +13,7 @@
 
 #include "iface/local.h"
 #include "kcache/guard.h"
-#include "kcache/prefix.h"
+#include "kmem/prefix.h"
 #include "t/bpf/lab.h"
 #include "t/lib/tap.h"
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "kcache/kcache.h"
-#include "kcache/prefix.h"
+#include "kmem/prefix.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Addresses and prefixes as text, lists of them, and the words of -X that contain them. */
-#include "kcache/prefix.h"
+#include "kmem/prefix.h"
 
 #include <string.h>
 

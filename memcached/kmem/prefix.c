@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "kcache/prefix.h"
+#include "kmem/prefix.h"
 
 #include <arpa/inet.h>
 #include <stdlib.h>

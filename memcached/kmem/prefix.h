@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* prefix: network prefixes, as text and as numbers. Pure. */
-#ifndef KCACHE_PREFIX_H
-#define KCACHE_PREFIX_H
+#ifndef KMEM_PREFIX_H
+#define KMEM_PREFIX_H
 
 #include <stdbool.h>
 #include <stddef.h>
