@@ -5,13 +5,11 @@
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
 #include <linux/pkt_sched.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "bpf/attach/netlink.h"
 
-enum { MESSAGE_ROOM = 32768, ANSWER_S = 5 };
+enum { MESSAGE_ROOM = 32768 };
 
 /*
  * Reads a filter. False: it is none that counts. The kernel sends a row without a handle before the
@@ -67,7 +65,6 @@ static size_t receive(int fd, struct filter_row rows[FILTERS_MOST])
 
 size_t filters_read(int ifindex, bool egress, struct filter_row rows[FILTERS_MOST])
 {
-    const struct timeval patience = {ANSWER_S, 0};
     const struct {
         struct nlmsghdr header;
         struct tcmsg message;
@@ -79,12 +76,11 @@ size_t filters_read(int ifindex, bool egress, struct filter_row rows[FILTERS_MOS
                     .tcm_parent =
                         TC_H_MAKE(TC_H_CLSACT, egress ? TC_H_MIN_EGRESS : TC_H_MIN_INGRESS)},
     };
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    int fd = netlink_open();
     size_t n = 0;
 
     if (fd < 0)
         return 0;
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     if (send(fd, &request, sizeof(request), 0) == sizeof(request))
         n = receive(fd, rows);
     close(fd);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* netlink: reads what rtnetlink sends. Pure, and accepts any bytes. */
+/* netlink: asks rtnetlink, and reads what it sends; that accepts any bytes. */
 #ifndef BPF_NETLINK_H
 #define BPF_NETLINK_H
 
+#include <errno.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <stdbool.h>
@@ -10,6 +11,22 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+enum { NETLINK_PATIENCE_S = 5 };
+
+/* A socket for questions, or -errno. */
+static inline int netlink_open(void)
+{
+    const struct timeval patience = {NETLINK_PATIENCE_S, 0};
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+
+    if (fd < 0)
+        return -errno;
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    return fd;
+}
 
 /* Messages, the body of one, a list of attributes, or the value of one; {NULL, 0}: none. */
 struct netlink {

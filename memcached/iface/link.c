@@ -14,7 +14,10 @@
 
 #include "bpf/attach/netlink.h"
 
-enum { ANSWER_MAX = 32768 };
+enum {
+    ANSWER_MAX = 32768,
+    STEPS_MAX = 8, /* to which Linux stacks interfaces: MAX_NEST_DEV */
+};
 
 struct link_request {
     struct nlmsghdr header;
@@ -59,13 +62,6 @@ static void read_link(struct netlink body, struct link_info *out)
 
 /* --- questions ---------------------------------------------------------------- */
 
-static int open_netlink(void)
-{
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-
-    return fd < 0 ? -errno : fd;
-}
-
 /* Asks for one link, of another network namespace if `netns` is not NULL. 0 or -errno. */
 static int ask(int ifindex, const uint32_t *netns, struct link_info *out)
 {
@@ -75,7 +71,7 @@ static int ask(int ifindex, const uint32_t *netns, struct link_info *out)
         .link = {.ifi_index = ifindex},
         .attribute = {.rta_type = IFLA_TARGET_NETNSID, .rta_len = RTA_LENGTH(sizeof(uint32_t))},
     };
-    int fd = open_netlink();
+    int fd = netlink_open();
     struct nlmsghdr header;
     struct netlink bytes, body;
     ssize_t n;
@@ -100,7 +96,7 @@ static int ask(int ifindex, const uint32_t *netns, struct link_info *out)
 bool link_ask_ethtool(const char *name, void *command)
 {
     struct ifreq request = {.ifr_data = command};
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE); /* any kind will do */
+    int fd = netlink_open(); /* any socket will do */
     bool answered;
 
     if (fd < 0)
@@ -176,23 +172,16 @@ static bool is_on(const struct link_info *upper, const struct link_info *lower)
             strcmp(upper->kind, "veth") != 0);
 }
 
-/* Puts what lies on links[i] behind it, until all that lies above the first has its turn. */
-static bool find_above(struct link_info *links, size_t n, int upper)
+/* Whether an interface lies on links[at], in at most so many steps. */
+static bool find_above(const struct link_info *links, size_t n, size_t at, int upper,
+                       unsigned int steps)
 {
-    struct link_info found;
-    size_t nfound = 1, i, j;
+    size_t i;
 
-    for (i = 0; i < nfound; i++) {
-        for (j = nfound; j < n; j++) {
-            if (!is_on(&links[j], &links[i]))
-                continue;
-            if (links[j].ifindex == upper)
-                return true;
-            found = links[j];
-            links[j] = links[nfound];
-            links[nfound++] = found;
-        }
-    }
+    for (i = 0; steps && i < n; i++)
+        if (is_on(&links[i], &links[at]) &&
+            (links[i].ifindex == upper || find_above(links, n, i, upper, steps - 1)))
+            return true;
     return false;
 }
 
@@ -210,7 +199,7 @@ bool link_is_above(int upper, int lower)
     for (each = all; n && each->if_index; each++)
         if ((int)each->if_index != lower && !ask((int)each->if_index, NULL, &links[n]))
             n++;
-    above = links && find_above(links, n, upper);
+    above = links && find_above(links, n, 0, upper, STEPS_MAX);
     free(links);
     if (all)
         if_freenameindex(all);
@@ -291,7 +280,7 @@ static int set_xdp(int netlink, int ifindex, int program, uint32_t flags, int ex
 
 int link_try_xdp(int ifindex, int program, uint32_t flags, char *reason, size_t nreason)
 {
-    int fd = open_netlink(), on = 1, rc;
+    int fd = netlink_open(), on = 1, rc;
     char ignored[8];
 
     reason[0] = '\0';

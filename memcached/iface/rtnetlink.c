@@ -2,10 +2,9 @@
 #include "iface/rtnetlink.h"
 
 #include <errno.h>
-#include <linux/rtnetlink.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
+
+#include "bpf/attach/netlink.h"
 
 enum {
     MESSAGE_ROOM = 65536,
@@ -13,7 +12,6 @@ enum {
     RECEIVED_MAX = 256, /* datagrams received in one call */
     DRAINED_MAX = 1 << 16,
     DUMPS_MAX = 8, /* tries while links or addresses keep changing */
-    ANSWER_SECONDS = 5,
 };
 
 static int subscribe(uint32_t groups)
@@ -123,12 +121,10 @@ static int ask(int fd, uint16_t type, struct hostnet *hostnet)
 /* Uses a socket of its own, so that nothing of an aborted dump arrives later. */
 static int dump_once(struct hostnet *hostnet)
 {
-    const struct timeval patience = {ANSWER_SECONDS, 0};
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), rc;
+    int fd = netlink_open(), rc;
 
     if (fd < 0)
-        return -errno;
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+        return fd;
     rc = ask(fd, RTM_GETLINK, hostnet);
     if (rc == 0)
         rc = ask(fd, RTM_GETADDR, hostnet);

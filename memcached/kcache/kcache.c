@@ -28,9 +28,6 @@ struct kcache {
     struct attachment attached[IFACE_MAX];
     unsigned int ninterfaces, nnamed; /* the first nnamed were given by name */
     char others[KCACHE_OTHERS_TEXT];  /* the ports that the server answers alone */
-    bool automatic;
-    enum iface_mode mode;
-    int stall;
     struct lease lease;
     struct guard guard;
     bool answers_tcp;
@@ -208,9 +205,6 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
         return NULL;
     }
     kcache->options = options;
-    kcache->mode = options->mode;
-    kcache->stall = options->stall ? options->stall : KCACHE_STALL;
-    kcache->automatic = options->automatic;
     if (find_interfaces(kcache, options, error, nerror)) {
         free(kcache);
         return NULL;
@@ -232,7 +226,9 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
     kcache->rings.loader = kcache->loader;
     memory_init(&kcache->memory, kcache->loader);
     lease_init(&kcache->lease, loader_control(kcache->loader),
-               kcache->stall > 0 ? (unsigned int)kcache->stall : 0);
+               options->stall < 0 ? 0
+               : options->stall   ? (unsigned int)options->stall
+                                  : KCACHE_STALL);
     pthread_mutex_init(&kcache->lock, NULL);
     return kcache;
 }
@@ -397,7 +393,8 @@ static int attach_all(struct kcache *kcache, gid_t group, char *error, size_t ne
         return -1;
     i = 0;
     while (i < kcache->ninterfaces) {
-        if (!attach_interface(kcache->loader, &kcache->attached[i], kcache->mode, error, nerror)) {
+        if (!attach_interface(kcache->loader, &kcache->attached[i], kcache->options->mode, error,
+                              nerror)) {
             i++;
             continue;
         }
@@ -472,11 +469,11 @@ static int attach(struct kcache *kcache, const struct kcache_served *served, cha
         snprintf(error, nerror, "bmc: tcp=on needs a TCP port without TLS");
         return -1;
     }
-    kcache->monitor =
-        monitor_open(kcache->loader, kcache->mode, served->addresses, served->n, error, nerror);
+    kcache->monitor = monitor_open(kcache->loader, kcache->options->mode, served->addresses,
+                                   served->n, error, nerror);
     if (!kcache->monitor)
         return -1;
-    if (kcache->automatic)
+    if (kcache->options->automatic)
         add_automatic(kcache);
     snprintf(error, nerror,
              "bmc=auto: no interface has an address that %s is served on: name one, like bmc=eth0",

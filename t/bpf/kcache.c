@@ -109,6 +109,7 @@ static void test_options(void)
 /* --- a server of three items -------------------------------------------------- */
 
 struct host {
+    struct kcache_options options;
     struct kcache *kcache;
     struct mc_control *control;
     char *heap;
@@ -145,13 +146,12 @@ static void host_put(struct host *host, const char *key, size_t nvalue)
 /* NULL: `error` has the reason. */
 static bool host_open(struct host *host, const char *options_text, char *error, size_t nerror)
 {
-    struct kcache_options options;
     struct provider *provider;
 
     memset(host, 0, sizeof(*host));
-    if (parse(&options, options_text))
+    if (parse(&host->options, options_text))
         abort();
-    host->kcache = kcache_open(&options, 1 << 30, error, nerror);
+    host->kcache = kcache_open(&host->options, 1 << 30, error, nerror);
     if (!host->kcache)
         return false;
     provider = kcache_provider(host->kcache);
