@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <time.h>
 
 #include "bpf/load/object.h"
@@ -17,7 +18,8 @@ struct attached {
     int share_socket;          /* where other servers ask; -1: none */
     unsigned int share_number; /* no other server of this network namespace has it meanwhile */
     struct closer *closer;     /* of what they send; NULL: no socket */
-    bool share_listens;        /* others can connect */
+    gid_t share_group;         /* its own, once */
+    bool share_listens;        /* and others can connect */
     bool share_shown[LOADER_HOOKS];
     char share_folder[80];     /* of the sockets of all, */
     uint64_t share_netns;      /* of whose names this is the first part */

@@ -335,7 +335,7 @@ void loader_serve(struct loader *loader)
     }
 }
 
-/* Binds a socket to the first free name, for its owner and this group. 0 or -errno. */
+/* Binds a socket to the first free name, for its owner. 0 or -errno. */
 static int bind_free(struct loader *loader, int fd)
 {
     struct sockaddr_un name;
@@ -345,7 +345,7 @@ static int bind_free(struct loader *loader, int fd)
         fill_name(loader, &name, number);
         loader->attached->share_number = number;
         if (bind(fd, (const struct sockaddr *)&name, sizeof(name)) == 0)
-            return chmod(name.sun_path, 0660) ? -errno : 0;
+            return 0;
         if (errno != EADDRINUSE)
             return -errno;
     }
@@ -354,34 +354,49 @@ static int bind_free(struct loader *loader, int fd)
 
 int loader_listen(struct loader *loader, const char *folder, gid_t group)
 {
-    int fd = attached_of(loader) ? open_socket() : -ENOMEM, rc, before;
+    struct attached *attached = attached_of(loader);
+    int fd = attached ? open_socket() : -ENOMEM, rc;
     __u64 netns = 0;
 
     if (fd < 0)
         return fd;
     rc = loader_netns_cookie(&netns);
-    snprintf(loader->attached->share_folder, sizeof(loader->attached->share_folder), "%s", folder);
-    loader->attached->share_netns = netns;
-    before = setfsgid(group); /* of a file's group chown needs a capability that units leave out */
+    snprintf(attached->share_folder, sizeof(attached->share_folder), "%s", folder);
+    attached->share_netns = netns;
+    attached->share_group = group;
     rc = rc ? rc : bind_free(loader, fd);
-    setfsgid((gid_t)before);
-    loader->attached->closer = rc ? NULL : closer_new();
-    if (!loader->attached->closer) {
+    attached->closer = rc ? NULL : closer_new();
+    if (!attached->closer) {
         rc = rc ? rc : -EAGAIN;
-        loader->attached->share_number = 0;
+        attached->share_number = 0;
         close(fd);
         return rc;
     }
-    loader->attached->share_socket = fd;
+    attached->share_socket = fd;
     return 0;
 }
 
+/* As long as programs are loaded no thread may change its credentials: see loader_wait. */
 void share_open(struct loader *loader)
 {
     struct attached *attached = loader->attached;
+    struct sockaddr_un name;
+    int before;
 
-    if (attached && attached->share_socket >= 0 && !attached->share_listens)
-        attached->share_listens = listen(attached->share_socket, BACKLOG) == 0;
+    if (!attached || attached->share_socket < 0 || attached->share_listens)
+        return;
+    fill_name(loader, &name, attached->share_number);
+    /* A member of the group may give it the socket; others need CAP_CHOWN, which units leave out.
+     */
+    before = setfsgid(attached->share_group);
+    attached->share_listens = !chown(name.sun_path, (uid_t)-1, attached->share_group) &&
+                              !chmod(name.sun_path, 0660) &&
+                              !listen(attached->share_socket, BACKLOG);
+    setfsgid((gid_t)before);
+    if (!attached->share_listens) {
+        close(attached->share_socket);
+        attached->share_socket = -1;
+    }
 }
 
 void loader_begin_to_serve(struct loader *loader)

@@ -44,7 +44,7 @@ void share_free(struct loader *loader);
 void share_show(struct loader *loader, enum loader_hook at);
 /* Whether a program is one that a server which has a socket there has shown. */
 bool share_knows(const struct loader *loader, uint32_t id);
-/* Lets others connect, once this server's programs are loaded: the answers are waited for. */
+/* Lets others connect, once this server's programs are loaded: they wait for its answers. */
 void share_open(struct loader *loader);
 
 #endif

@@ -415,12 +415,12 @@ static void test_meeting(int program)
     ok(!loader_listen(loader, folder, 1) && loader_listener(loader) < 0,
        "a server has a socket, and does not listen before it attaches");
     loader_begin_to_serve(loader);
-    ok(!stat(name_of(0).sun_path, &is) && is.st_uid == geteuid() && is.st_gid == 1 &&
-           (is.st_mode & 0777) == 0660,
-       "its socket is for its owner and the group: %o", is.st_mode);
     loader_link_init(&link, lo);
     ok(!loader_attach_xdp(loader, &link, true) && loader_listener(loader) >= 0,
        "it is attached, and listens");
+    ok(!stat(name_of(0).sun_path, &is) && is.st_uid == geteuid() && is.st_gid == 1 &&
+           (is.st_mode & 0777) == 0660,
+       "its socket is for its owner and the group: %o", is.st_mode);
     test_who_is_told(loader, lo, program);
     test_strangers(loader);
     loader_detach_xdp(&link);
