@@ -9,6 +9,7 @@
 #ifndef MC_CHAIN_GET_BPF_H
 #define MC_CHAIN_GET_BPF_H
 
+#include "bpf/answer/key.bpf.h"
 #include "bpf/answer/reply.bpf.h"
 #include "bpf/answer/text.bpf.h"
 #include "bpf/chain/maps.bpf.h"
