@@ -88,11 +88,18 @@ static __always_inline int xdp_load_direct(struct xdp_md *ctx, u64 at, void *to,
     return 1;
 }
 
+/* From where on copy_blocks may read. */
+enum blocks_room {
+    BLOCKS_ROOMY, /* 2,048 + 64 bytes: a mask bounds the last block */
+    BLOCKS_TIGHT, /* `most` bytes: that takes a limit, which the verifier follows both ways */
+};
+
 /*
  * Copies n bytes (9 <= n <= most) by blocks, the last one over bytes of the one before. 0: the
  * frame is shorter than the caller made it.
  */
-static __always_inline int copy_blocks(void *to, void *end, const char *from, u64 n, const u64 most)
+static __always_inline int copy_blocks(void *to, void *end, const char *from, u64 n, const u64 most,
+                                       const enum blocks_room room)
 {
     void *last;
     u64 blocks = n / 64, i, at;
@@ -106,7 +113,10 @@ static __always_inline int copy_blocks(void *to, void *end, const char *from, u6
             copy64(to + 64 * i, from + 64 * i);
         }
         at = n - 64;
-        CLAMP(at, most - 64);
+        if (room == BLOCKS_ROOMY)
+            BOUND(at, 2047);
+        else
+            CLAMP(at, most - 64);
         last = to + at;
         if (last + 64 > end)
             return 0;

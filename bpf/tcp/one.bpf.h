@@ -62,7 +62,7 @@ static __always_inline enum verdict one_keep_hit(struct scratch *scratch,
         kept_free(tcp->kept, tcp->owner);
         return FOUND_MORE;
     }
-    slot_found(scratch, one->bucket, one->number, one->slot);
+    slot_found(scratch, one->bucket, READ_ONCE(scratch->index), one->slot);
     slot_replied(scratch);
     scratch->nwire = nwire;
     scratch->classes[0] = META_CLSID(one->meta) % MC_CLASSES;
@@ -132,7 +132,7 @@ static __always_inline int one_write_as(struct xdp_md *ctx, const struct scratch
         link_reply(data, &scratch->saved, offsets.ip != FRAME_IP);
         l4_reply(data + offsets.ip, &scratch->saved, offsets.v6, n,
                  hit_text_sum(scratch->wire_sum, scratch->nwire));
-        if (n < 9 || !copy_blocks(text, end, kept->text, n, TEXT_MAX))
+        if (n < 9 || !copy_blocks(text, end, kept->text, n, TEXT_MAX, BLOCKS_TIGHT))
             return 0;
     } else {
         link_reply(data, &scratch->saved, offsets.ip != FRAME_IP);
