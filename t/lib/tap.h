@@ -11,8 +11,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int tap_count;
-static int tap_failed;
+/* One for all files of a program. */
+__attribute__((weak)) int tap_count, tap_failed;
+__attribute__((weak)) char tap_prefix[64];
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* What the following names begin with: of which program, in which form. */
+__attribute__((format(printf, 1, 2), unused)) static void tap_under(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(tap_prefix, sizeof(tap_prefix), format, args);
+    va_end(args);
+}
 
 __attribute__((format(printf, 2, 3), unused)) static bool ok(bool pass, const char *format, ...)
 {
@@ -20,7 +33,7 @@ __attribute__((format(printf, 2, 3), unused)) static bool ok(bool pass, const ch
 
     tap_count++;
     tap_failed += !pass;
-    printf("%sok %d - ", pass ? "" : "not ", tap_count);
+    printf("%sok %d - %s", pass ? "" : "not ", tap_count, tap_prefix);
     va_start(args, format);
     vprintf(format, args);
     va_end(args);
