@@ -10,8 +10,6 @@
 
 #include "t/lib/tap.h"
 
-static const char *const names[] = {"XDP", "TC"};
-
 /* Sends a request for one key by the short code path or by the long one. */
 static void ask(struct frame *frame, const char *key, bool long_way)
 {
@@ -21,7 +19,7 @@ static void ask(struct frame *frame, const char *key, bool long_way)
     frame_request(frame, text, (size_t)n);
 }
 
-static bool serves(struct lab *lab, enum loader_program program, const char *key, const char *value)
+static bool serves(struct lab *lab, const char *key, const char *value)
 {
     struct frame frame;
     char reply[512];
@@ -31,21 +29,20 @@ static bool serves(struct lab *lab, enum loader_program program, const char *key
     bool right;
 
     ask(&frame, key, false);
-    right = lab_answers(lab, program, &frame, reply, (size_t)n);
+    right = lab_answers(lab, &frame, reply, (size_t)n);
     ask(&frame, key, true);
-    return right && lab_answers(lab, program, &frame, reply, (size_t)n);
+    return right && lab_answers(lab, &frame, reply, (size_t)n);
 }
 
-static bool leaves(struct lab *lab, enum loader_program program, const char *key,
-                   enum mc_count reason)
+static bool leaves(struct lab *lab, const char *key, enum mc_count reason)
 {
     struct frame frame;
     bool right;
 
     ask(&frame, key, false);
-    right = lab_passes(lab, program, &frame, reason);
+    right = lab_passes(lab, &frame, reason);
     ask(&frame, key, true);
-    return right && lab_passes(lab, program, &frame, reason);
+    return right && lab_passes(lab, &frame, reason);
 }
 
 static struct mc_item *put(struct lab *lab, const char *key, const char *value)
@@ -61,78 +58,63 @@ static struct mc_bucket *bucket_of(struct lab *lab, const char *key)
 /* The n-th of the keys whose bucket is number `bucket`. */
 static void key_in_bucket(struct lab *lab, uint32_t bucket, unsigned int n, char key[32])
 {
-    unsigned int i;
-
-    for (i = 0;; i++) {
+    for (unsigned int i = 0;; i++) {
         snprintf(key, 32, "key-%u", i);
         if (bucket_of(lab, key) == &lab->buckets[bucket] && n-- == 0)
             return;
     }
 }
 
-static void test_sequence(struct lab *lab, enum loader_program program)
-{
-    struct mc_bucket *bucket;
+/* By the short code path and by the long one. */
+#define HIT SEND2("get hit\r\n", "get  hit\r\n")
 
-    lab_clear(lab);
-    put(lab, "hit", "value");
-    bucket = bucket_of(lab, "hit");
-    bucket->seq = 1;
-    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY),
-       "%s: a hit in a bucket that is being changed is passed", names[program]);
-    bucket->tags = 0;
-    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY),
-       "%s: a miss in a bucket that is being changed is passed", names[program]);
-    bucket->seq = 0xfffffffe;
-    ok(serves(lab, program, "hit", NULL), "%s: a miss in an unchanged bucket is answered",
-       names[program]);
-    lab_clear(lab);
-    put(lab, "hit", "value");
-    bucket->seq = 0xfffffffe;
-    ok(serves(lab, program, "hit", "value"),
-       "%s: a hit in a bucket whose counter is about to wrap is answered", names[program]);
-}
+static const struct lab_case sequences[] = {
+    {"a hit in a bucket that is being changed is passed", STATE(BUCKET(seq, 1)), HIT, PASS(BUSY)},
+    {"a miss in a bucket that is being changed is passed", STATE(BUCKET(seq, 1), BUCKET(tags, 0)),
+     HIT, PASS(BUSY)},
+    {"a miss in an unchanged bucket is answered", STATE(BUCKET(seq, 0xfffffffe), BUCKET(tags, 0)),
+     HIT, ANSWER("END\r\n")},
+    {"a hit in a bucket whose counter is about to wrap is answered", STATE(BUCKET(seq, 0xfffffffe)),
+     HIT, ANSWER("VALUE hit 0 5\r\nvalue\r\nEND\r\n")},
+    {"a bucket index outside of the table is passed", STATE(BUCKET(mask, 0xffffffff)), HIT,
+     PASS(BUSY)},
+};
 
 /* Items in slots 1 to 8, then in overflow buckets, then beyond the buckets that are searched. */
-static void test_chains(struct lab *lab, enum loader_program program)
+static void test_chains(struct lab *lab)
 {
     char key[32], value[32];
-    unsigned int n, i;
     bool right = true;
 
     lab_clear(lab);
-    for (n = 0; n < 32; n++) {
+    for (unsigned int n = 0; n < 32; n++) {
         key_in_bucket(lab, 3, n, key);
         snprintf(value, sizeof(value), "value %u", n);
         put(lab, key, value);
-        for (i = 0; i <= n; i++) {
+        for (unsigned int i = 0; i <= n; i++) {
             key_in_bucket(lab, 3, i, key);
             snprintf(value, sizeof(value), "value %u", i);
-            right &= serves(lab, program, key, value);
+            right &= serves(lab, key, value);
         }
         key_in_bucket(lab, 3, 50, key);
-        right &= serves(lab, program, key, NULL);
+        right &= serves(lab, key, NULL);
     }
-    ok(right, "%s: hits and misses in chains of 1 to 32 items are answered", names[program]);
+    ok(right, "hits and misses in chains of 1 to 32 items are answered");
     key_in_bucket(lab, 3, 9, key);
     bucket_of(lab, key)->seq++;
-    ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY),
-       "%s: a key in an overflow bucket whose chain is being changed is passed", names[program]);
+    ok(leaves(lab, key, MC_COUNT_PASS_BUSY),
+       "a key in an overflow bucket whose chain is being changed is passed");
     bucket_of(lab, key)->seq++;
     key_in_bucket(lab, 3, 32, key);
     put(lab, key, "beyond");
-    ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY),
-       "%s: a key behind the searched part of a chain is passed", names[program]);
+    ok(leaves(lab, key, MC_COUNT_PASS_BUSY), "a key behind the searched part of a chain is passed");
     key_in_bucket(lab, 3, 31, key);
-    ok(serves(lab, program, key, "value 31"),
-       "%s: a key in the searched part of a long chain is answered", names[program]);
+    ok(serves(lab, key, "value 31"), "a key in the searched part of a long chain is answered");
     lab->overflow[1].next = 1;
     key_in_bucket(lab, 3, 50, key);
-    ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY), "%s: a chain that refers to itself is passed",
-       names[program]);
+    ok(leaves(lab, key, MC_COUNT_PASS_BUSY), "a chain that refers to itself is passed");
     lab->overflow[1].next = 0x7fffffff;
-    ok(leaves(lab, program, key, MC_COUNT_PASS_BUSY),
-       "%s: a chain with an invalid reference is passed", names[program]);
+    ok(leaves(lab, key, MC_COUNT_PASS_BUSY), "a chain with an invalid reference is passed");
 }
 
 /* Puts the key into a given bucket, whatever else that has: the seed decides the bucket. */
@@ -147,37 +129,34 @@ static uint32_t put_ref(struct lab *lab, const char *key, const char *text)
     return bucket->refs[slot];
 }
 
-/* Items whose tags are equal and whose keys are not. */
-static void test_tags(struct lab *lab, enum loader_program program)
-{
-    struct mc_bucket *bucket;
-    uint32_t other, hix, hit;
+/* Items whose tags are equal and whose keys are not: in the slots 0, 1 and 7. */
+static const struct lab_case equal_tags[] = {
+    {"items with equal tags are distinguished by their keys", HIT,
+     ANSWER("VALUE hit 0 5\r\nright\r\nEND\r\n")},
+    {"an item reference outside of the heap is passed", STATE(BUCKET(refs[7], 0x1ffffff0)), HIT,
+     PASS(BUSY)},
+    {"a reference to an extent's last bytes is passed",
+     STATE(BUCKET(refs[7], (MC_EXTENT_BYTES - 8) >> 3)), HIT, PASS(BUSY)},
+};
 
-    lab_clear(lab);
+static void test_tags(struct lab *lab)
+{
+    uint32_t other, hix;
+
+    lab_only(lab, "hit", "right");
     other = put_ref(lab, "other", "wrong");
     hix = put_ref(lab, "hix", "wrong");
-    hit = put_ref(lab, "hit", "right");
-    bucket = bucket_of(lab, "hit");
-    *bucket = (struct mc_bucket){
-        .mask = bucket->mask, .tags = mc_hash_tag(lab_hash(lab, "hit", 3)) * 0x0101010101010101u};
-    bucket->refs[0] = other;
-    bucket->refs[1] = hix;
-    bucket->refs[7] = hit;
-    ok(serves(lab, program, "hit", "right"),
-       "%s: items with equal tags are distinguished by their keys", names[program]);
-    bucket->refs[7] = 0x1ffffff0;
-    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY),
-       "%s: an item reference outside of the heap is passed", names[program]);
-    bucket->refs[7] = (MC_EXTENT_BYTES - 8) >> lab->control->ref_shift;
-    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY),
-       "%s: a reference to an extent's last bytes is passed", names[program]);
+    *lab->bucket =
+        (struct mc_bucket){.mask = lab->bucket->mask,
+                           .tags = mc_hash_tag(lab_hash(lab, "hit", 3)) * 0x0101010101010101u,
+                           .refs = {other, hix, [7] = 64 >> 3}}; /* hit is the first */
+    LAB_TRY(lab, equal_tags);
 }
 
 enum { SPLIT_KEYS = 8 };
 
 /* The table has grown to `after` buckets, and the reader still uses `before`. */
-static bool split_serves(struct lab *lab, enum loader_program program, uint32_t before,
-                         uint32_t after)
+static bool split_serves(struct lab *lab, uint32_t before, uint32_t after)
 {
     struct frame frame, out;
     uint32_t top = 1, i;
@@ -198,11 +177,11 @@ static bool split_serves(struct lab *lab, enum loader_program program, uint32_t 
         lab->control->nbuckets = before;
         ask(&frame, key, after & 1);
         if (before > top / 2) {
-            right &= serves(lab, program, key, "value");
+            right &= serves(lab, key, "value");
         } else {
             /* A bucket count older than one doubling may find no bucket, but must not answer with a
              * miss. */
-            lab_run(lab, program, &frame, &out);
+            lab_run(lab, lab->program, &frame, &out);
             right &= frame_equal(&out, &frame) || out.bytes[LAB_FRAME] == 'V';
         }
     }
@@ -210,45 +189,38 @@ static bool split_serves(struct lab *lab, enum loader_program program, uint32_t 
     return right;
 }
 
-static void test_splits(struct lab *lab, enum loader_program program)
+static void test_splits(struct lab *lab)
 {
-    uint32_t before, after;
     bool right = true;
 
-    for (after = 1; after <= 256; after = after * 5 / 4 + 1)
-        for (before = after > 90 ? after - 90 : 1; before <= after; before++)
-            right = right && split_serves(lab, program, before, after);
-    ok(right, "%s: with an old number of buckets the key is still found", names[program]);
+    for (uint32_t after = 1; after <= 256; after = after * 5 / 4 + 1)
+        for (uint32_t before = after > 90 ? after - 90 : 1; before <= after; before++)
+            right = right && split_serves(lab, before, after);
+    ok(right, "with an old number of buckets the key is still found");
     lab_clear(lab);
-    bucket_of(lab, "hit")->mask = 0xffffffff;
-    ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY),
-       "%s: a bucket index outside of the table is passed", names[program]);
     bucket_of(lab, "hit")->mask = lab->control->nbuckets / 2 - 1;
     lab->buckets[lab_hash(lab, "hit", 3) & (lab->control->nbuckets / 2 - 1)].mask =
         lab->control->nbuckets - 1;
     if (lab_hash(lab, "hit", 3) & (lab->control->nbuckets / 2))
-        ok(leaves(lab, program, "hit", MC_COUNT_PASS_BUSY),
-           "%s: buckets that refer to each other are passed", names[program]);
+        ok(leaves(lab, "hit", MC_COUNT_PASS_BUSY), "buckets that refer to each other are passed");
     else
-        ok(serves(lab, program, "hit", NULL), "%s: a bucket that refers to itself is passed",
-           names[program]);
+        ok(serves(lab, "hit", NULL), "a bucket that refers to itself is passed");
 }
 
 /* Whether the item is answered to "gets hit". */
-static bool gets_answers(struct lab *lab, enum loader_program program, const char *value,
-                         size_t nvalue)
+static bool gets_answers(struct lab *lab, const char *value, size_t nvalue)
 {
     struct frame frame;
     char reply[1600];
     int n = snprintf(reply, sizeof(reply), "VALUE hit 0 %zu 0\r\n%.*s\r\nEND\r\n", nvalue,
                      (int)nvalue, value);
 
-    frame_request(&frame, "gets hit\r\n", 10);
-    return lab_answers(lab, program, &frame, reply, (size_t)n);
+    frame_text(&frame, "gets hit\r\n");
+    return lab_answers(lab, &frame, reply, (size_t)n);
 }
 
 /* Items at the end of an extent, behind which no block copy may read. */
-static void test_segment_end(struct lab *lab, enum loader_program program)
+static void test_segment_end(struct lab *lab)
 {
     static char value[1400];
     struct frame frame;
@@ -269,14 +241,14 @@ static void test_segment_end(struct lab *lab, enum loader_program program)
             lab_lay(lab, at, "hit", 3, value, nvalue);
             lab_link(lab, lab_hash(lab, "hit", 3), at);
             ask(&frame, "hit", back & 8);
-            right &= lab_answers(lab, program, &frame, reply, (size_t)n);
-            right &= gets_answers(lab, program, value, nvalue);
+            right &= lab_answers(lab, &frame, reply, (size_t)n);
+            right &= gets_answers(lab, value, nvalue);
         }
     }
-    ok(right, "%s: items at the end of an extent are answered", names[program]);
+    ok(right, "items at the end of an extent are answered");
 }
 
-static void test_shifts(struct lab *lab, enum loader_program program)
+static void test_shifts(struct lab *lab)
 {
     uint32_t shift, ref;
     bool right = true;
@@ -288,14 +260,14 @@ static void test_shifts(struct lab *lab, enum loader_program program)
         ref = bucket_of(lab, "hit")->refs[0];
         lab->control->ref_shift = (uint8_t)shift;
         bucket_of(lab, "hit")->refs[0] = ref >> (shift - 3);
-        right &= serves(lab, program, "hit", "value");
+        right &= serves(lab, "hit", "value");
     }
     lab->control->ref_shift = 3;
-    ok(right, "%s: references in units of 8 to 64 bytes are followed", names[program]);
+    ok(right, "references in units of 8 to 64 bytes are followed");
 }
 
 /* The server counts the reads of what is passed to it. */
-static void test_marks_of_passed(struct lab *lab, enum loader_program program)
+static void test_marks_of_passed(struct lab *lab)
 {
     static const char *const texts[] = {"get hit large\r\n", "get large\r\n", "gets large\r\n",
                                         "mg large v\r\n"};
@@ -303,7 +275,6 @@ static void test_marks_of_passed(struct lab *lab, enum loader_program program)
     struct mc_bucket *hit, *large;
     char value[1400];
     struct frame frame;
-    size_t i;
 
     lab_clear(lab);
     memset(value, 'v', sizeof(value));
@@ -311,21 +282,20 @@ static void test_marks_of_passed(struct lab *lab, enum loader_program program)
     put(lab, "hit", "v");
     hit = bucket_of(lab, "hit");
     large = bucket_of(lab, "large");
-    for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        frame_request(&frame, texts[i], strlen(texts[i]));
-        ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_SIZE) && !hit->accessed &&
-               !large->accessed,
-           "%s: %.*s: what is found and then passed is not marked", names[program],
-           (int)strcspn(texts[i], "\r"), texts[i]);
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        frame_text(&frame, texts[i]);
+        ok(lab_passes(lab, &frame, MC_COUNT_PASS_SIZE) && !hit->accessed && !large->accessed,
+           "%.*s: what is found and then passed is not marked", (int)strcspn(texts[i], "\r"),
+           texts[i]);
     }
-    frame_request(&frame, "get hit hit\r\n", 13);
-    ok(lab_answers(lab, program, &frame, twice, sizeof(twice) - 1) && hit->accessed && hit->again,
-       "%s: a key that is asked for twice in a request is read twice", names[program]);
+    frame_text(&frame, "get hit hit\r\n");
+    ok(lab_answers(lab, &frame, twice, sizeof(twice) - 1) && hit->accessed && hit->again,
+       "a key that is asked for twice in a request is read twice");
 }
 
 /* Two gets of a key whose value is "v". */
-static bool marks_slot(struct lab *lab, enum loader_program program, struct mc_bucket *bucket,
-                       unsigned int slot, const char *key, bool long_way)
+static bool marks_slot(struct lab *lab, struct mc_bucket *bucket, unsigned int slot,
+                       const char *key, bool long_way)
 {
     uint8_t bit = (uint8_t)(1u << slot);
     struct frame frame;
@@ -334,46 +304,43 @@ static bool marks_slot(struct lab *lab, enum loader_program program, struct mc_b
 
     bucket->accessed = bucket->again = 0;
     ask(&frame, key, long_way);
-    return lab_answers(lab, program, &frame, reply, (size_t)n) && bucket->accessed == bit &&
-           bucket->again == 0 && lab_answers(lab, program, &frame, reply, (size_t)n) &&
+    return lab_answers(lab, &frame, reply, (size_t)n) && bucket->accessed == bit &&
+           bucket->again == 0 && lab_answers(lab, &frame, reply, (size_t)n) &&
            bucket->accessed == bit && bucket->again == bit;
 }
 
 /* The accessed marks that keep an item from eviction. */
-static void test_marks(struct lab *lab, enum loader_program program)
+static void test_marks(struct lab *lab)
 {
     char key[32], value[] = "v";
     struct mc_bucket *bucket = &lab->buckets[9];
     struct frame frame;
-    unsigned int i;
     bool right = true;
 
     lab_clear(lab);
-    for (i = 0; i < 12; i++) {
+    for (unsigned int i = 0; i < 12; i++) {
         key_in_bucket(lab, 9, i, key);
         put(lab, key, value);
     }
-    for (i = 0; i < 8; i++) {
+    for (unsigned int i = 0; i < 8; i++) {
         key_in_bucket(lab, 9, i, key);
-        right &= marks_slot(lab, program, bucket, i, key, false) &&
-                 marks_slot(lab, program, bucket, i, key, true);
+        right &= marks_slot(lab, bucket, i, key, false) && marks_slot(lab, bucket, i, key, true);
     }
-    ok(right, "%s: a hit marks its slot and no other, and so does the second", names[program]);
+    ok(right, "a hit marks its slot and no other, and so does the second");
     bucket->accessed = bucket->again = 0;
     key_in_bucket(lab, 9, 10, key);
-    ok(serves(lab, program, key, value) && bucket->accessed == 0 &&
+    ok(serves(lab, key, value) && bucket->accessed == 0 &&
            lab->overflow[bucket->next].accessed == 1 << 2,
-       "%s: a hit in an overflow bucket marks its slot there", names[program]);
+       "a hit in an overflow bucket marks its slot there");
     key_in_bucket(lab, 9, 77, key);
-    ok(serves(lab, program, key, NULL) && bucket->accessed == 0, "%s: a miss marks nothing",
-       names[program]);
+    ok(serves(lab, key, NULL) && bucket->accessed == 0, "a miss marks nothing");
     key_in_bucket(lab, 9, 0, key);
-    frame_request(&frame, "get ", 4);
+    frame_text(&frame, "get ");
     frame.n += (size_t)snprintf((char *)frame.bytes + frame.n, 64, "%s", key);
     frame_seal(&frame);
-    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST) && bucket->accessed == 0,
-       "%s: a request that is passed at once marks nothing", names[program]);
-    test_marks_of_passed(lab, program);
+    ok(lab_passes(lab, &frame, MC_COUNT_PASS_REQUEST) && bucket->accessed == 0,
+       "a request that is passed at once marks nothing");
+    test_marks_of_passed(lab);
 }
 
 /* --- a writer at work ------------------------------------------------------ */
@@ -440,7 +407,7 @@ static bool reply_is_whole(const struct frame *out, size_t begin)
     return memcmp(text + nsuffix + n, "\r\nEND\r\n", 7) == 0;
 }
 
-static void test_writer(struct lab *lab, enum loader_program program, bool v6)
+static void test_writer(struct lab *lab, bool v6)
 {
     const size_t begin = LAB_FRAME + (v6 ? 20 : 0);
     struct writer writer = {.lab = lab};
@@ -460,9 +427,9 @@ static void test_writer(struct lab *lab, enum loader_program program, bool v6)
         ;
     for (i = 0; i < 40000; i++) {
         snprintf(key, sizeof(key), "key%u", i % WRITER_KEYS);
-        ask(&frame, key, program == LOADER_XDP && i / WRITER_KEYS % 4 == 3);
+        ask(&frame, key, lab->program == LOADER_XDP && i / WRITER_KEYS % 4 == 3);
         frame_shape(&frame, &(struct shape){.v6 = v6});
-        switch (lab_run(lab, program, &frame, &out)) {
+        switch (lab_run(lab, lab->program, &frame, &out)) {
         case 3: /* XDP_TX */
         case 7: /* TC_ACT_REDIRECT */
             nanswered++;
@@ -477,12 +444,10 @@ static void test_writer(struct lab *lab, enum loader_program program, bool v6)
     }
     atomic_store(&writer.stop, true);
     pthread_join(thread, NULL);
-    diag("%s: %u answered, %u passed, beside %llu writes", names[program], nanswered, npassed,
+    diag("%u answered, %u passed, beside %llu writes", nanswered, npassed,
          atomic_load(&writer.nwritten));
-    ok(nanswered > 0 && ntorn == 0, "%s, IPv%d: no reply is torn beside a writer", names[program],
-       v6 ? 6 : 4);
-    ok(ndamaged == 0, "%s, IPv%d: no packet is damaged beside a writer", names[program],
-       v6 ? 6 : 4);
+    ok(nanswered > 0 && ntorn == 0, "IPv%d: no reply is torn beside a writer", v6 ? 6 : 4);
+    ok(ndamaged == 0, "IPv%d: no packet is damaged beside a writer", v6 ? 6 : 4);
 }
 
 /* --- a writer that always interferes ------------------------------------------- */
@@ -501,11 +466,10 @@ struct mover {
 static void *move_counter(void *arg)
 {
     struct mover *mover = arg;
-    size_t i;
 
     while (!atomic_load_explicit(&mover->stop, memory_order_relaxed)) {
         __atomic_store_n(&mover->bucket->seq, mover->bucket->seq + 2, __ATOMIC_RELAXED);
-        for (i = 0; i < mover->nitem; i += 64)
+        for (size_t i = 0; i < mover->nitem; i += 64)
             mover->item[i] = mover->item[i];
     }
     return NULL;
@@ -545,7 +509,7 @@ static void test_disturbed(struct lab *lab, size_t nvalue, bool v6)
     pthread_t thread;
 
     memset(value, 'v', sizeof(value));
-    for (i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+    for (i = 0; i < COUNT(keys); i++) {
         lab_clear(lab);
         mover = (struct mover){.bucket = bucket_of(lab, keys[i]), .nitem = nvalue};
         mover.item = (char *)lab_put(lab, keys[i], strlen(keys[i]), value, nvalue);
@@ -560,7 +524,7 @@ static void test_disturbed(struct lab *lab, size_t nvalue, bool v6)
         pthread_join(thread, NULL);
     }
     ok(ndamaged == 0 && (nundisturbed == 0 || getenv("T_IN_TURNS")),
-       "XDP, IPv%d, %zu bytes: a request that a writer disturbed is passed unchanged", v6 ? 6 : 4,
+       "IPv%d, %zu bytes: a request that a writer disturbed is passed unchanged", v6 ? 6 : 4,
        nvalue);
 }
 
@@ -599,7 +563,7 @@ static void test_disturbed_miss(struct lab *lab)
     pthread_join(thread, NULL);
     diag("%u misses answered in place, %u by the long path", nfast, nslow);
     ok(nfast && nwrong == 0 && (nslow || getenv("T_IN_TURNS")),
-       "XDP: after a writer disturbed a miss the bucket is searched again");
+       "after a writer disturbed a miss the bucket is searched again");
 }
 
 /* Unlinks a key and links it again in a loop. */
@@ -629,7 +593,7 @@ static void *toggle(void *arg)
  * A hit, and a key that is gone when a writer has disturbed its first reading: the checksum of the
  * reply, which of a single hit follows from that of its item, is not to be the other item's.
  */
-static void test_sum_of_one(struct lab *lab, enum loader_program program)
+static void test_sum_of_one(struct lab *lab)
 {
     static const char *const replies[] = {"VALUE one 0 1\r\n1\r\nEND\r\n",
                                           "VALUE one 0 1\r\n1\r\nVALUE two 0 1\r\n2\r\nEND\r\n"};
@@ -646,7 +610,7 @@ static void test_sum_of_one(struct lab *lab, enum loader_program program)
     put(lab, "one", "1");
     put(lab, "two", "2");
     lab->sums = false;
-    frame_request(&plain, "get one two\r\n", 13);
+    frame_text(&plain, "get one two\r\n");
     for (i = 0; i < 2; i++) {
         frame_answer(&want[i], &plain, replies[i], strlen(replies[i]));
         frame_shape(&want[i], &v6);
@@ -658,7 +622,7 @@ static void test_sum_of_one(struct lab *lab, enum loader_program program)
     while (!atomic_load(&toggler.nwritten))
         ;
     for (i = 0; i < 60000; i++) {
-        if (lab_run(lab, program, &frame, &out) != (program == LOADER_XDP ? 3u : 7u))
+        if (lab_run(lab, lab->program, &frame, &out) != (lab->program == LOADER_XDP ? 3u : 7u))
             continue;
         if (frame_answers(&out, &frame, &want[0]))
             nof[0]++;
@@ -669,24 +633,24 @@ static void test_sum_of_one(struct lab *lab, enum loader_program program)
     }
     atomic_store(&toggler.stop, true);
     pthread_join(thread, NULL);
-    diag("%s: %u replies with one hit, %u with two", names[program], nof[0], nof[1]);
+    diag("%u replies with one hit, %u with two", nof[0], nof[1]);
     ok(nof[0] && nof[1] && nwrong == 0,
-       "%s, IPv6: replies of one hit have the checksum of that one (%u have not)", names[program],
-       nwrong);
+       "IPv6: replies of one hit have the checksum of that one (%u have not)", nwrong);
 }
 
-static void test_program(struct lab *lab, enum loader_program program)
+static void test_program(struct lab *lab)
 {
-    test_sequence(lab, program);
-    test_chains(lab, program);
-    test_tags(lab, program);
-    test_splits(lab, program);
-    test_segment_end(lab, program);
-    test_shifts(lab, program);
-    test_marks(lab, program);
-    test_writer(lab, program, false);
-    test_writer(lab, program, true);
-    test_sum_of_one(lab, program);
+    lab_only(lab, "hit", "value");
+    LAB_TRY(lab, sequences);
+    test_chains(lab);
+    test_tags(lab);
+    test_splits(lab);
+    test_segment_end(lab);
+    test_shifts(lab);
+    test_marks(lab);
+    test_writer(lab, false);
+    test_writer(lab, true);
+    test_sum_of_one(lab);
 }
 
 int main(void)
@@ -694,14 +658,15 @@ int main(void)
     struct lab lab;
 
     lab_open(&lab, 256);
-    test_program(&lab, LOADER_XDP);
+    lab_use(&lab, LOADER_XDP);
+    test_program(&lab);
     test_disturbed(&lab, 190, false); /* extended at the head */
     test_disturbed(&lab, 1300, false);
     test_disturbed(&lab, 190, true);
     test_disturbed(&lab, 1300, true);
     test_disturbed_miss(&lab);
-    loader_set_tc(lab.loader, true, true);
-    test_program(&lab, LOADER_TC);
+    lab_use(&lab, LOADER_TC);
+    test_program(&lab);
     lab_close(&lab);
     return done();
 }

@@ -10,6 +10,7 @@
 
 #include "kcache/chain.h"
 #include "t/bpf/chain_lab.h"
+#include "t/bpf/dialogue.h"
 #include "t/lib/tap.h"
 
 enum { SECOND = 1000000000 };
@@ -37,7 +38,7 @@ static bool keep_k(struct chain_lab *chain)
     struct frame frame;
 
     get_k(&frame, 1);
-    return lab_passes(&chain->lab, LOADER_XDP, &frame, LAB_UNCOUNTED) &&
+    return lab_passes(&chain->lab, &frame, LAB_UNCOUNTED) &&
            chain_replies(chain, &frame, REPLY, CHAIN_FILLS);
 }
 
@@ -46,7 +47,7 @@ static bool answers_k(struct chain_lab *chain)
     struct frame frame;
 
     get_k(&frame, 2);
-    return lab_answers(&chain->lab, LOADER_XDP, &frame, REPLY);
+    return lab_answers(&chain->lab, &frame, REPLY);
 }
 
 static bool misses_k(struct chain_lab *chain, enum chain_count miss)
@@ -57,77 +58,151 @@ static bool misses_k(struct chain_lab *chain, enum chain_count miss)
     return chain_misses(chain, &frame, miss);
 }
 
-/* --- gates ---------------------------------------------------------------------------------- */
+/* --- steps ----------------------------------------------------------------------------------- */
 
-static void write_arrives(struct chain_gate *gate, uint64_t until)
+/* Makes all asks older. */
+static void asks_age(struct chain_lab *chain, uint64_t by)
 {
-    gate->until = until;
-    __atomic_fetch_add(&gate->word, CHAIN_VERSION + 1, __ATOMIC_SEQ_CST);
+    struct chain_ask ask;
+
+    for (uint32_t i = 0; i < chain->settings.nasks; i++) {
+        bpf_map_lookup_elem(chain_lab_map(chain, "asks"), &i, &ask);
+        ask.first -= ask.first ? by : 0;
+        ask.next -= ask.next ? by : 0;
+        ask.wrote -= ask.wrote ? by : 0;
+        bpf_map_update_elem(chain_lab_map(chain, "asks"), &i, &ask, BPF_ANY);
+    }
 }
 
-static void write_ends(struct chain_gate *gate)
+static void set_k(struct frame *frame, unsigned int id)
 {
-    __atomic_store_n(&gate->done, chain_lab_now(), __ATOMIC_SEQ_CST);
-    __atomic_fetch_sub(&gate->word, 1, __ATOMIC_SEQ_CST);
+    frame_text(frame, "set k 0 0 1\r\nv\r\n");
+    frame->bytes[42] = (uint8_t)(id >> 8);
+    frame->bytes[43] = (uint8_t)id;
 }
 
-static void test_gate(struct chain_lab *chain, struct chain_gate *gate, const char *name)
+struct stage {
+    struct chain_lab *chain;
+    struct chain_gate *gate; /* of the key, or the table's */
+};
+
+/*
+ *     clear           no entries, writes and asks
+ *     get ID MISS     a get of the key with this id is passed, since its entry is empty, written,
+ * or past its age reply ID COUNT  the reply to it leaves, and is counted so: it fills the entry, or
+ * why not end ID          a reply "END" keep, hit       a get is passed and its reply kept; is
+ * answered write, written  a write arrives at the gate, and ends; write late: it has no more time
+ *     set ID          one over UDP; stored ID, its reply; stored ID foreign
+ *     age S           makes all asks S seconds older; fresh S: the end of the write
+ *     busy            another CPU begins or ends to fill the entry
+ */
+static const char *const words[] = {"clear",   "get", "reply",  "end", "keep",  "hit", "write",
+                                    "written", "set", "stored", "age", "fresh", "busy"};
+enum { CLEAR, GET, REPLIES, END, KEEP, HIT, WRITE, WRITTEN, SET, STORED, AGE, FRESH, BUSY };
+
+static enum chain_count count_of(const char *name)
 {
+    static const char *const names[] = {"empty", "written", "past", "fills",  "writing",
+                                        "late",  "unasked", "busy", "foreign"};
+    static const enum chain_count counts[] = {
+        CHAIN_MISS_EMPTY,  CHAIN_MISS_WRITTEN,   CHAIN_MISS_AGE,  CHAIN_FILLS,  CHAIN_FILL_WRITING,
+        CHAIN_WRITES_LATE, CHAIN_FILL_NOT_ASKED, CHAIN_FILL_BUSY, CHAIN_FOREIGN};
+
+    return counts[dialogue_word(name, names, COUNT(names))];
+}
+
+static bool write_step(struct stage *stage, size_t step, const char *rest)
+{
+    struct chain_gate *gate = stage->gate;
+
+    if (step == WRITE) {
+        gate->until = chain_lab_now() + (*rest ? 0 : SECOND);
+        __atomic_fetch_add(&gate->word, CHAIN_VERSION + 1, __ATOMIC_SEQ_CST);
+    } else if (step == WRITTEN) {
+        __atomic_store_n(&gate->done, chain_lab_now(), __ATOMIC_SEQ_CST);
+        __atomic_fetch_sub(&gate->word, 1, __ATOMIC_SEQ_CST);
+    } else if (step == FRESH) {
+        gate->done -= (uint64_t)(atof(rest) * SECOND);
+    }
+    return true;
+}
+
+static bool take(void *arg, const char *word, char *rest)
+{
+    size_t step = dialogue_word(word, words, COUNT(words));
+    struct stage *stage = arg;
+    struct chain_lab *chain = stage->chain;
+    unsigned int id = (unsigned int)strtoul(rest, step == AGE || step == FRESH ? NULL : &rest, 10);
     struct frame frame;
 
-    chain_lab_clear(chain);
-    ok(keep_k(chain) && answers_k(chain), "%s: an entry is answered", name);
-    write_arrives(gate, chain_lab_now() + SECOND);
-    ok(misses_k(chain, CHAIN_MISS_WRITTEN), "%s: an entry is not answered once a write has arrived",
-       name);
-    get_k(&frame, 1);
-    ok(chain_misses(chain, &frame, CHAIN_MISS_WRITTEN) &&
-           chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
-       "%s: a reply is not kept while a write is in flight", name);
-    ok(chain_misses(chain, &frame, CHAIN_MISS_WRITTEN),
-       "%s: a get before the write's reply is passed", name);
-    write_ends(gate);
-    ok(misses_k(chain, CHAIN_MISS_WRITTEN),
-       "%s: the end of a write does not make older entries valid", name);
-    ok(chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
-       "%s: a reply to a get from before the write's reply is not kept", name);
-    chain_lab_clear(chain);
-    write_arrives(gate, chain_lab_now() + SECOND);
-    write_ends(gate);
-    ok(keep_k(chain) && answers_k(chain),
-       "%s: a reply to a get from after the write's reply is kept", name);
+    rest += *rest == ' ';
+    (step == SET || step == STORED ? set_k : get_k)(&frame, id);
+    switch (step) {
+    case CLEAR:
+        chain_lab_clear(chain);
+        return true;
+    case GET:
+        return chain_misses(chain, &frame, count_of(rest));
+    case REPLIES:
+        return chain_replies(chain, &frame, REPLY, count_of(rest));
+    case END:
+        return chain_replies(chain, &frame, TEXT("END\r\n"), CHAIN_COUNTS);
+    case KEEP:
+        return keep_k(chain);
+    case HIT:
+        return answers_k(chain);
+    case SET:
+        return lab_passes(&chain->lab, &frame, MC_COUNT_PASS_COMMAND);
+    case STORED:
+        return chain_replies(chain, &frame, TEXT("STORED\r\n"),
+                             *rest ? count_of(rest) : CHAIN_WRITES_ENDED);
+    case AGE:
+        asks_age(chain, (uint64_t)(atof(rest) * SECOND));
+        return true;
+    case BUSY:
+        chain_lab_bucket(chain, "k", 1)->seq++;
+        return true;
+    }
+    return write_step(stage, step, rest);
 }
 
-static void test_late(struct chain_lab *chain, struct chain_gate *gate, const char *name)
+static void run(struct chain_lab *chain, struct chain_gate *gate, const struct dialogue *rows,
+                size_t n)
 {
-    struct frame frame;
-
-    chain_lab_clear(chain);
-    write_arrives(gate, chain_lab_now());
-    get_k(&frame, 1);
-    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
-           chain_replies(chain, &frame, REPLY, CHAIN_WRITES_LATE),
-       "%s: a write without a reply is given up at its time, and replies to earlier gets are not "
-       "kept",
-       name);
-    ok(keep_k(chain) && answers_k(chain), "%s: replies to later gets are kept", name);
+    dialogue_run(rows, n, take, &(struct stage){chain, gate});
 }
+#define RUN(chain, rows) run(chain, gate_k(chain), rows, COUNT(rows))
+
+/* --- gates ----------------------------------------------------------------------------------- */
+
+static const struct dialogue gates[] = {
+    {"an entry is answered", "clear; keep; hit"},
+    {"an entry is not answered once a write has arrived", "write; get 3 written"},
+    {"a reply is not kept while a write is in flight", "get 1 written; reply 1 writing"},
+    {"a get before the write's reply is passed", "get 1 written"},
+    {"the end of a write does not make older entries valid", "written; get 3 written"},
+    {"a reply to a get from before the write's reply is not kept", "reply 1 writing"},
+    {"a reply to a get from after the write's reply is kept", "clear; write; written; keep; hit"},
+    {"a write without a reply is given up at its time, replies to earlier gets are not kept",
+     "clear; write late; get 1 empty; reply 1 late"},
+    {"replies to later gets are kept", "keep; hit"},
+};
+
+/* A write to another key closes the gate of its bucket, and no other. */
+static const struct dialogue neighbour[] = {
+    {"a write to the next bucket does not change this bucket's gate", "clear; keep; write; hit"},
+};
 
 static void test_gates(struct chain_lab *chain)
 {
-    test_gate(chain, gate_k(chain), "the key's gate");
-    test_gate(chain, chain->all, "the table's gate");
-    test_late(chain, gate_k(chain), "the key's gate");
-    test_late(chain, chain->all, "the table's gate");
-}
+    size_t next = (size_t)(chain_lab_bucket(chain, "k", 1) - chain->buckets) ^ 1;
 
-/* A write to another key closes the gate of its bucket, and no other. */
-static void test_neighbour(struct chain_lab *chain)
-{
-    chain_lab_clear(chain);
-    ok(keep_k(chain), "an entry");
-    write_arrives(&chain->buckets[(chain_lab_bucket(chain, "k", 1) - chain->buckets) ^ 1].gate, 0);
-    ok(answers_k(chain), "a write to the next bucket does not change this bucket's gate");
+    tap_under("the key's gate: ");
+    RUN(chain, gates);
+    tap_under("the table's gate: ");
+    run(chain, chain->all, gates, COUNT(gates));
+    tap_under("%s", "");
+    run(chain, &chain->buckets[next].gate, neighbour, 1);
 }
 
 /* --- age -------------------------------------------------------------------------------------- */
@@ -153,21 +228,6 @@ static void test_age(void)
 
 /* --- asks ----------------------------------------------------------------------------------- */
 
-/* Makes all asks older. */
-static void asks_age(struct chain_lab *chain, uint64_t by)
-{
-    struct chain_ask ask;
-    uint32_t i;
-
-    for (i = 0; i < chain->settings.nasks; i++) {
-        bpf_map_lookup_elem(chain_lab_map(chain, "asks"), &i, &ask);
-        ask.first -= ask.first ? by : 0;
-        ask.next -= ask.next ? by : 0;
-        ask.wrote -= ask.wrote ? by : 0;
-        bpf_map_update_elem(chain_lab_map(chain, "asks"), &i, &ask, BPF_ANY);
-    }
-}
-
 static void test_not_asked(struct chain_lab *chain)
 {
     static const struct {
@@ -180,13 +240,12 @@ static void test_not_asked(struct chain_lab *chain)
         {"server's address", 33},
     };
     struct frame asked, other;
-    size_t i;
 
     chain_lab_clear(chain);
     get_k(&asked, 1);
     ok(chain_replies(chain, &asked, REPLY, CHAIN_FILL_NOT_ASKED),
        "a reply without a request is not kept");
-    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         chain_lab_clear(chain);
         other = asked;
         other.bytes[rows[i].at] ^= 1;
@@ -199,79 +258,53 @@ static void test_not_asked(struct chain_lab *chain)
     }
 }
 
-/* Of requests that cannot be distinguished the earliest time counts. */
-static void test_same_id(struct chain_lab *chain)
-{
-    struct chain_gate *gate = gate_k(chain);
-    struct frame frame;
-
-    chain_lab_clear(chain);
-    get_k(&frame, 1);
-    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "a request");
-    write_arrives(gate, chain_lab_now() + SECOND);
-    write_ends(gate);
-    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY),
-       "after a write, a request with the same id is passed");
-    ok(chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING) &&
-           chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
-       "neither reply is kept, since each may be the first request's");
-    ok(keep_k(chain), "when both replies have left, a request with that id is kept again");
-}
+static const struct dialogue asks[] = {
+    /* Of requests that cannot be distinguished the earliest time counts. */
+    {"after a write, a request with the same id is passed",
+     "clear; get 1 empty; write; written; get 1 empty"},
+    {"neither reply is kept, since each may be the first request's",
+     "reply 1 writing; reply 1 writing"},
+    {"when both replies have left, a request with that id is kept again", "keep"},
+    {"while the ask of a get that the server drops is valid, the reply to the next get counts as "
+     "its reply",
+     "clear; get 1 empty; age 1.5; write; written; get 1 empty; reply 1 writing"},
+    {"when its ask has expired, the reply to the next get is kept",
+     "age 0.5; fresh 0.5; get 1 empty; reply 1 fills"},
+    {"a reply that is two seconds late matches no ask",
+     "clear; get 1 empty; age 2; reply 1 unasked"},
+    /* A write over UDP. */
+    {"the reply to a get is not kept before the write's reply",
+     "clear; keep; hit; set 9; get 1 written; get 2 written; reply 2 writing"},
+    {"nor behind it, if the get arrived before it", "stored 9; reply 1 writing"},
+    {"that to a get which arrives later is", "age 2; get 2 written; reply 2 fills; hit"},
+    {"while another CPU fills an entry it is not read", "clear; keep; busy; get 1 empty"},
+    {"nor filled", "reply 1 busy"},
+    {"when the fill has ended the entry is answered", "busy; hit"},
+};
 
 /* A request with an unknown number of replies keeps its slot. */
 static void test_hold(struct chain_lab *chain)
 {
     static const char *const others[] = {"gets k\r\n", "get k\r\nget k\r\n", "get \r\n",
                                          "gat 0 k\r\n", "touch x 0\r\nget k\r\n"};
-    struct chain_gate *gate = gate_k(chain);
+    static const struct dialogue rows[] = {
+        {"every reply to a get with its id counts as the earlier request's",
+         "write; written; get 1 empty; end 1; reply 1 writing; reply 1 writing"},
+        {"after two seconds a reply to a get with that id is kept again", "age 2; keep"},
+    };
     struct frame other, frame;
-    size_t i;
 
-    for (i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+    for (size_t i = 0; i < COUNT(others); i++) {
         chain_lab_clear(chain);
         get_k(&frame, 1);
-        frame_request(&other, others[i], strlen(others[i]));
+        frame_text(&other, others[i]);
         memcpy(other.bytes + 42, frame.bytes + 42, 2);
         lab_run(&chain->lab, LOADER_XDP, &other, &(struct frame){.n = 0});
-        *gate = *chain->all = (struct chain_gate){0};
-        write_arrives(gate, chain_lab_now() + SECOND);
-        write_ends(gate);
-        ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
-               chain_replies(chain, &frame, TEXT("END\r\n"), CHAIN_COUNTS) &&
-               chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING) &&
-               chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
-           "behind request %zu with its id, every reply to a get counts as the earlier request's",
-           i);
-        asks_age(chain, 2 * (uint64_t)SECOND);
-        ok(keep_k(chain), "after two seconds a reply to a get with that id is kept again");
+        *gate_k(chain) = *chain->all = (struct chain_gate){0};
+        tap_under("behind request %zu: ", i);
+        RUN(chain, rows);
     }
-}
-
-static void test_rotation(struct chain_lab *chain)
-{
-    struct chain_gate *gate = gate_k(chain);
-    struct frame frame;
-
-    chain_lab_clear(chain);
-    get_k(&frame, 1);
-    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY), "a get that the server drops is passed");
-    asks_age(chain, CHAIN_ASK_NS - SECOND / 2);
-    write_arrives(gate, chain_lab_now() + SECOND);
-    write_ends(gate);
-    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
-           chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
-       "while its ask is valid, the reply to the next get counts as its reply");
-    asks_age(chain, SECOND / 2);
-    gate->done -= SECOND / 2;
-    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
-           chain_replies(chain, &frame, REPLY, CHAIN_FILLS),
-       "when its ask has expired, the reply to the next get is kept");
-    chain_lab_clear(chain);
-    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY),
-       "another get that the server drops is passed");
-    asks_age(chain, CHAIN_ASK_NS);
-    ok(chain_replies(chain, &frame, REPLY, CHAIN_FILL_NOT_ASKED),
-       "a reply that is two seconds late matches no ask");
+    tap_under("%s", "");
 }
 
 /* With the default times. */
@@ -299,147 +332,57 @@ static void test_dropped(void)
 }
 
 /* Several requests in one slot. */
-static void test_one_slot(void)
-{
-    struct chain_settings settings = chain_lab_settings;
-    struct chain_lab chain;
-    struct chain_gate *gate;
-    struct frame a, b;
-
-    settings.nasks = 1;
-    chain_lab_open(&chain, &settings, NULL);
-    gate = gate_k(&chain);
-    get_k(&a, 1);
-    get_k(&b, 2);
-    ok(chain_misses(&chain, &a, CHAIN_MISS_EMPTY) && chain_misses(&chain, &b, CHAIN_MISS_EMPTY) &&
-           chain_replies(&chain, &b, REPLY, CHAIN_FILLS),
-       "the replies to two requests in one slot are kept");
-    chain_lab_clear(&chain);
-    ok(chain_misses(&chain, &a, CHAIN_MISS_EMPTY), "a request");
-    write_arrives(gate, chain_lab_now() + SECOND);
-    write_ends(gate);
-    ok(chain_misses(&chain, &b, CHAIN_MISS_EMPTY) &&
-           chain_replies(&chain, &b, REPLY, CHAIN_FILL_WRITING),
-       "the second request in a slot has the first one's time");
-    ok(chain_misses(&chain, &b, CHAIN_MISS_EMPTY) &&
-           chain_replies(&chain, &a, REPLY, CHAIN_FILL_WRITING),
-       "a third request has it as well, while the first may be in flight");
-    chain_lab_close(&chain);
-}
-
-/* --- writes over UDP ------------------------------------------------------------------------- */
-
-static bool set_arrives(struct chain_lab *chain, struct frame *frame, unsigned int id)
-{
-    frame_request(frame, TEXT("set k 0 0 1\r\nv\r\n"));
-    frame->bytes[42] = (uint8_t)(id >> 8);
-    frame->bytes[43] = (uint8_t)id;
-    return lab_passes(&chain->lab, LOADER_XDP, frame, MC_COUNT_PASS_COMMAND);
-}
-
-static bool set_ends(struct chain_lab *chain, const struct frame *frame)
-{
-    return chain_replies(chain, frame, TEXT("STORED\r\n"), CHAIN_WRITES_ENDED);
-}
-
-static void test_write(struct chain_lab *chain)
-{
-    struct frame set, early, frame;
-
-    chain_lab_clear(chain);
-    ok(keep_k(chain) && answers_k(chain) && set_arrives(chain, &set, 9),
-       "a write over UDP to an entry");
-    get_k(&early, 1);
-    get_k(&frame, 2);
-    ok(chain_misses(chain, &early, CHAIN_MISS_WRITTEN) &&
-           chain_misses(chain, &frame, CHAIN_MISS_WRITTEN) &&
-           chain_replies(chain, &frame, REPLY, CHAIN_FILL_WRITING),
-       "the reply to a get is not kept before the write's reply");
-    ok(set_ends(chain, &set) && chain_replies(chain, &early, REPLY, CHAIN_FILL_WRITING),
-       "nor behind it, if the get arrived before it");
-    asks_age(chain, CHAIN_ASK_NS); /* some may share a slot */
-    ok(chain_misses(chain, &frame, CHAIN_MISS_WRITTEN) &&
-           chain_replies(chain, &frame, REPLY, CHAIN_FILLS) && answers_k(chain),
-       "that to a get which arrives later is");
-}
+static const struct dialogue one_slot[] = {
+    {"the replies to two requests in one slot are kept", "get 1 empty; get 2 empty; reply 2 fills"},
+    {"the second request in a slot has the first one's time",
+     "clear; get 1 empty; write; written; get 2 empty; reply 2 writing"},
+    {"a third request has it as well, while the first may be in flight",
+     "get 2 empty; reply 1 writing"},
+    /* It keeps the earliest time, and the last two clients. */
+    {"a reply without a request is not kept when other requests share its slot",
+     "clear; get 1 empty; get 2 empty; reply 3 unasked"},
+    {"theirs are", "reply 1 fills; reply 2 fills"},
+};
 
 /* A write holds its place until its reply, and no longer. */
-static void test_write_in_slot(void)
-{
-    struct chain_settings settings = chain_lab_settings;
-    struct chain_lab chain;
-    struct frame set, frame;
-
-    settings.nasks = 1;
-    settings.settle = 60 * (uint64_t)SECOND;
-    chain_lab_open(&chain, &settings, NULL);
-    get_k(&frame, 2);
-    ok(set_arrives(&chain, &set, 1) && set_ends(&chain, &set), "a write over UDP, and its reply");
-    write_arrives(gate_k(&chain), chain_lab_now() + SECOND);
-    write_ends(gate_k(&chain));
-    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY) &&
-           chain_replies(&chain, &frame, REPLY, CHAIN_FILLS),
-       "the next request in its slot does not count as that old");
-    chain_lab_clear(&chain);
-    ok(set_arrives(&chain, &set, 1), "a write over UDP without a reply");
-    write_arrives(gate_k(&chain), chain_lab_now() + SECOND);
-    write_ends(gate_k(&chain));
-    gate_k(&chain)->word = CHAIN_VERSION; /* both have ended */
-    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY) &&
-           chain_replies(&chain, &frame, REPLY, CHAIN_FILL_WRITING),
-       "the next request does");
-    chain_lab_clear(&chain);
-    ok(set_arrives(&chain, &set, 1), "another");
-    asks_age(&chain, CHAIN_ASK_NS);
-    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY) && set_ends(&chain, &set) &&
-           chain_replies(&chain, &frame, REPLY, CHAIN_FILL_WRITING),
-       "a reply that comes when its ask has expired ends no other ask");
-    chain_lab_close(&chain);
-}
-
-/* --- more of asks ---------------------------------------------------------------------------- */
+static const struct dialogue held[] = {
+    {"the next request in a write's slot does not count as that old",
+     "set 1; stored 1; write; written; get 2 empty; reply 2 fills"},
+    {"a reply that comes when its ask has expired ends no other ask",
+     "clear; set 1; age 2; get 2 empty; stored 1; reply 2 writing"},
+    {"a write over UDP without a reply", "clear; set 1; write; written"},
+};
+static const struct dialogue held_on[] = {
+    {"the next request counts as that old", "get 2 empty; reply 2 writing"},
+};
 
 /* BPF_PROG_TEST_RUN's packets leave from a socket without protocol and port. */
-static void test_senders(void)
+static const struct dialogue foreign[] = {
+    {"a reply that was not sent by the server's socket is not kept",
+     "get 1 empty; reply 1 foreign; get 3 empty"},
+    {"nor does one end a write", "set 2; stored 2 foreign"},
+};
+
+static void test_settings(void)
 {
     struct chain_settings settings = chain_lab_settings;
-    struct chain_lab chain;
-    struct frame frame;
-
-    settings.any_socket = 0;
-    chain_lab_open(&chain, &settings, NULL);
-    get_k(&frame, 1);
-    ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY) &&
-           chain_replies(&chain, &frame, REPLY, CHAIN_FOREIGN) &&
-           misses_k(&chain, CHAIN_MISS_EMPTY),
-       "a reply that was not sent by the server's socket is not kept");
-    ok(set_arrives(&chain, &frame, 2) &&
-           chain_replies(&chain, &frame, TEXT("STORED\r\n"), CHAIN_FOREIGN) &&
-           gate_k(&chain)->word == CHAIN_VERSION + 1,
-       "and ends no write");
-    chain_lab_close(&chain);
-}
-
-/*
- * Requests of several clients in one slot: it keeps the earliest time, and the last two clients.
- */
-static void test_replies_without_request(void)
-{
-    struct chain_settings settings = chain_lab_settings;
-    struct frame a, b, other;
     struct chain_lab chain;
 
     settings.nasks = 1;
     chain_lab_open(&chain, &settings, NULL);
-    get_k(&a, 1);
-    get_k(&b, 2);
-    get_k(&other, 3);
-    ok(chain_misses(&chain, &a, CHAIN_MISS_EMPTY) && chain_misses(&chain, &b, CHAIN_MISS_EMPTY) &&
-           chain_replies(&chain, &other, REPLY, CHAIN_FILL_NOT_ASKED),
-       "a reply without a request is not kept when other requests share its slot");
-    ok(chain_replies(&chain, &a, REPLY, CHAIN_FILLS) &&
-           chain_replies(&chain, &b, REPLY, CHAIN_FILLS),
-       "theirs are");
+    RUN(&chain, one_slot);
+    chain_lab_close(&chain);
+    settings.settle = 60 * (uint64_t)SECOND;
+    chain_lab_open(&chain, &settings, NULL);
+    RUN(&chain, held);
+    gate_k(&chain)->word = CHAIN_VERSION; /* both have ended */
+    RUN(&chain, held_on);
+    chain_lab_close(&chain);
+    settings = chain_lab_settings;
+    settings.any_socket = 0;
+    chain_lab_open(&chain, &settings, NULL);
+    RUN(&chain, foreign);
+    ok(gate_k(&chain)->word == CHAIN_VERSION + 1, "the write is still in flight");
     chain_lab_close(&chain);
 }
 
@@ -447,36 +390,32 @@ static void test_replies_without_request(void)
 
 static void test_forms(struct chain_lab *chain)
 {
-    static const struct {
-        const char *text;
-        enum chain_count counted;
-    } rows[] = {
-        {"VALUE k 0 1 77\r\nv\r\nEND\r\n", CHAIN_FILL_FORM}, /* gets */
-        {"VALUE k 0 1\r\nv\r\nENDX", CHAIN_FILL_FORM},
-        {"VALUE k 0 1\r\nv\r\nEND\r\n\r\n", CHAIN_FILL_FORM},
-        {"VALUE k 0 2\r\nv\r\nEND\r\n", CHAIN_FILL_FORM},
-        {"VALUE k 0 0\r\nv\r\nEND\r\n", CHAIN_FILL_FORM},
-        {"VALUE k 0 99\r\nv\r\nEND\r\n", CHAIN_FILL_FORM},
-        {"VALUE k 0 \r\nv\r\nEND\r\n", CHAIN_FILL_FORM},
-        {"VALUE k  1\r\nv\r\nEND\r\n", CHAIN_FILL_FORM},
-        {"VALUE k 0 -1\r\nv\r\nEND\r\n", CHAIN_FILL_FORM},
-        {"VALUE k 0 1\nv\r\nEND\r\n", CHAIN_FILL_FORM},
-        {"VALUE  0 1\r\nv\r\nEND\r\n", CHAIN_FILL_FORM},
-        {"VALUE k 0 1\r\nv\r\nVALUE k 0 9\r\nEND\r\n", CHAIN_FILL_FORM},
-        {"VA 1\r\nv\r\n", CHAIN_FILL_FORM},
-        {"ERROR\r\n", CHAIN_FILL_FORM},
-        {"SERVER_ERROR out of memory writing get response\r\n", CHAIN_FILL_FORM},
-        {"\x81\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x05", CHAIN_FILL_FORM},
-        {"STAT pid 1\r\nEND\r\n", CHAIN_FILL_FORM},
+    static const char *const rows[] = {
+        "VALUE k 0 1 77\r\nv\r\nEND\r\n", /* gets */
+        "VALUE k 0 1\r\nv\r\nENDX",
+        "VALUE k 0 1\r\nv\r\nEND\r\n\r\n",
+        "VALUE k 0 2\r\nv\r\nEND\r\n",
+        "VALUE k 0 0\r\nv\r\nEND\r\n",
+        "VALUE k 0 99\r\nv\r\nEND\r\n",
+        "VALUE k 0 \r\nv\r\nEND\r\n",
+        "VALUE k  1\r\nv\r\nEND\r\n",
+        "VALUE k 0 -1\r\nv\r\nEND\r\n",
+        "VALUE k 0 1\nv\r\nEND\r\n",
+        "VALUE  0 1\r\nv\r\nEND\r\n",
+        "VALUE k 0 1\r\nv\r\nVALUE k 0 9\r\nEND\r\n",
+        "VA 1\r\nv\r\n",
+        "ERROR\r\n",
+        "SERVER_ERROR out of memory writing get response\r\n",
+        "\x81\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x05",
+        "STAT pid 1\r\nEND\r\n",
     };
     struct frame frame;
-    size_t i;
 
-    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         chain_lab_clear(chain);
         get_k(&frame, 1);
         ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
-               chain_replies(chain, &frame, rows[i].text, strlen(rows[i].text), rows[i].counted) &&
+               chain_replies(chain, &frame, rows[i], strlen(rows[i]), CHAIN_FILL_FORM) &&
                misses_k(chain, CHAIN_MISS_EMPTY),
            "reply %zu is not kept", i);
     }
@@ -493,9 +432,8 @@ static void test_datagrams(struct chain_lab *chain)
                 {1, 1, CHAIN_COUNTS},
                 {0, 256, CHAIN_FILL_SIZE}};
     struct frame frame, reply;
-    size_t i;
 
-    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         chain_lab_clear(chain);
         get_k(&frame, 1);
         frame_answer(&reply, &frame, REPLY);
@@ -531,46 +469,21 @@ static void test_limits(void)
     chain_lab_close(&chain);
 }
 
-/* --- an entry that another CPU fills --------------------------------------------------------- */
-
-static void test_busy(struct chain_lab *chain)
-{
-    struct chain_bucket *bucket = chain_lab_bucket(chain, "k", 1);
-    struct frame frame;
-
-    chain_lab_clear(chain);
-    ok(keep_k(chain), "an entry");
-    bucket->seq++;
-    get_k(&frame, 1);
-    ok(chain_misses(chain, &frame, CHAIN_MISS_EMPTY),
-       "while another CPU fills an entry it is not read");
-    ok(chain_replies(chain, &frame, REPLY, CHAIN_FILL_BUSY), "nor filled");
-    bucket->seq++;
-    ok(answers_k(chain), "when the fill has ended the entry is answered");
-}
-
 int main(void)
 {
     struct chain_lab chain;
 
     chain_lab_open(&chain, NULL, NULL);
     test_gates(&chain);
-    test_neighbour(&chain);
     test_age();
     test_not_asked(&chain);
-    test_same_id(&chain);
+    RUN(&chain, asks);
     test_hold(&chain);
-    test_rotation(&chain);
     test_dropped();
-    test_one_slot();
-    test_replies_without_request();
-    test_senders();
-    test_write(&chain);
-    test_write_in_slot();
+    test_settings();
     test_forms(&chain);
     test_datagrams(&chain);
     test_limits();
-    test_busy(&chain);
     chain_lab_close(&chain);
     return done();
 }

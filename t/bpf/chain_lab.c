@@ -70,11 +70,10 @@ void chain_lab_close(struct chain_lab *chain)
 void chain_lab_clear(struct chain_lab *chain)
 {
     struct chain_ask ask = {0};
-    uint32_t i;
 
     memset(chain->buckets, 0, chain->settings.entries * sizeof(*chain->buckets));
     *chain->all = (struct chain_gate){0};
-    for (i = 0; i < chain->settings.nasks; i++)
+    for (uint32_t i = 0; i < chain->settings.nasks; i++)
         bpf_map_update_elem(chain_lab_map(chain, "asks"), &i, &ask, BPF_ANY);
 }
 
@@ -104,9 +103,8 @@ static bool counted_once(const struct chain_counts *before, const struct chain_c
                          enum chain_count count)
 {
     bool right = true;
-    size_t i;
 
-    for (i = 0; i < CHAIN_COUNTS; i++) {
+    for (size_t i = 0; i < CHAIN_COUNTS; i++) {
         if (after->count[i] - before->count[i] == (i == count))
             continue;
         diag("count %zu changed by %lld", i, (long long)(after->count[i] - before->count[i]));
@@ -121,7 +119,7 @@ bool chain_misses(struct chain_lab *chain, const struct frame *request, enum cha
     bool passes;
 
     loader_chain_counts(chain->lab.loader, &before);
-    passes = lab_passes(&chain->lab, LOADER_XDP, request, LAB_UNCOUNTED);
+    passes = lab_passes(&chain->lab, request, LAB_UNCOUNTED);
     loader_chain_counts(chain->lab.loader, &after);
     return passes && counted_once(&before, &after, miss);
 }
@@ -161,7 +159,7 @@ bool chain_keeps(struct chain_lab *chain, const char *request, const char *text,
     frame_request(&frame, request, strlen(request));
     return chain_misses(chain, &frame, CHAIN_MISS_EMPTY) &&
            chain_replies(chain, &frame, text, ntext, CHAIN_COUNTS) &&
-           lab_answers(&chain->lab, LOADER_XDP, &frame, text, ntext);
+           lab_answers(&chain->lab, &frame, text, ntext);
 }
 
 bool chain_answers(struct chain_lab *chain, const char *request, const char *text, size_t ntext)
@@ -169,7 +167,7 @@ bool chain_answers(struct chain_lab *chain, const char *request, const char *tex
     struct frame frame;
 
     frame_request(&frame, request, strlen(request));
-    return lab_answers(&chain->lab, LOADER_XDP, &frame, text, ntext);
+    return lab_answers(&chain->lab, &frame, text, ntext);
 }
 
 size_t text_get(char *out, const char *key, size_t nkey)

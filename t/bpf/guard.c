@@ -17,10 +17,11 @@
 #include "t/bpf/lab.h"
 #include "t/lib/tap.h"
 
-static const char *const names[] = {"XDP", "TC"};
-static const char hit_reply[] = "VALUE hit 0 5\r\nvalue\r\nEND\r\n";
+#define GET_HIT   "get hit\r\n"
+#define GET_NONE  "get none\r\n"
+#define HIT_REPLY "VALUE hit 0 5\r\nvalue\r\nEND\r\n"
 
-static const char server6[] = "fd77::1", public6[] = "2001:db8:77::1", public4[] = "198.51.100.1";
+static const char public6[] = "2001:db8:77::1", public4[] = "198.51.100.1";
 
 /* A server on a private address of each family, and on a public one. */
 static void open_lab(struct lab *lab, const struct loader_guard *guard)
@@ -28,138 +29,75 @@ static void open_lab(struct lab *lab, const struct loader_guard *guard)
     struct mc_local local = {.n4 = 2, .v4 = {htonl(LAB_SERVER), inet_addr(public4)}, .n6 = 2};
 
     lab_open_guarded(lab, 256, guard, 0);
-    inet_pton(AF_INET6, server6, local.v6[0]);
+    inet_pton(AF_INET6, "fd00::a00:1", local.v6[0]);
     inet_pton(AF_INET6, public6, local.v6[1]);
     local_publish(lab->control, &local);
     loader_set_tc(lab->loader, true, false);
-    lab_put(lab, "hit", 3, "value", 5);
+    lab_only(lab, "hit", "value");
 }
 
 /* A load takes longer than the tests, so both programs are tested with one load. */
-static void test_both(const struct loader_guard *guard,
-                      void (*test)(struct lab *lab, enum loader_program program))
+static void test_both(const struct loader_guard *guard, void (*test)(struct lab *lab))
 {
     struct lab lab;
 
     open_lab(&lab, guard);
     for (enum loader_program program = LOADER_XDP; program <= LOADER_TC; program++) {
-        loader_set_tc(lab.loader, true, program == LOADER_TC);
-        test(&lab, program);
+        lab_use(&lab, program);
+        test(&lab);
     }
     lab_close(&lab);
 }
 
-static void request_from(struct frame *frame, uint32_t source, const char *text)
+/* An address as text, which the next call overwrites. */
+static const char *ip4(uint32_t address)
 {
-    frame_request(frame, text, strlen(text));
-    source = htonl(source);
-    memcpy(frame->bytes + 26, &source, 4);
-    frame_seal(frame);
+    return inet_ntoa((struct in_addr){htonl(address)});
 }
 
-/* Sends a hit and a miss from an address; not allowed: both are passed. */
-static bool from(struct lab *lab, enum loader_program program, uint32_t source, bool allowed)
+/* Sends a hit and a miss from an address to another, NULL: a private one; not allowed: both are
+ * passed. */
+static bool from_to(struct lab *lab, const char *source, const char *to, bool allowed)
 {
-    struct frame hit, miss;
+    const struct lab_case rows[] = {
+        {SEND(GET_HIT), FROM(source), TO(to), ANSWER(HIT_REPLY)},
+        {SEND(GET_NONE), FROM(source), TO(to), ANSWER("END\r\n")},
+        {SEND2(GET_HIT, GET_NONE), FROM(source), TO(to), PASS(ALLOW)},
+    };
 
-    request_from(&hit, source, "get hit\r\n");
-    request_from(&miss, source, "get none\r\n");
-    if (allowed)
-        return lab_answers(lab, program, &hit, hit_reply, sizeof(hit_reply) - 1) &&
-               lab_answers(lab, program, &miss, "END\r\n", 5);
-    return lab_passes(lab, program, &hit, MC_COUNT_PASS_ALLOW) &&
-           lab_passes(lab, program, &miss, MC_COUNT_PASS_ALLOW);
+    return allowed ? lab_right(lab, &rows[0]) && lab_right(lab, &rows[1])
+                   : lab_right(lab, &rows[2]);
 }
 
-/* --- the same over IPv6 ----------------------------------------------------- */
-
-static void request_from6(struct frame *frame, const uint8_t *source, const char *text)
+static bool from(struct lab *lab, const char *source, bool allowed)
 {
-    size_t ntext = strlen(text), nudp = 16 + ntext;
-    uint8_t *b = frame->bytes;
-
-    memset(b, 0, 78);
-    memcpy(b + 12, "\x86\xdd\x60", 3);
-    b[18] = (uint8_t)(nudp >> 8);
-    b[19] = (uint8_t)nudp;
-    memcpy(b + 20, "\x11\x40", 2);
-    memcpy(b + 22, source, 16);
-    inet_pton(AF_INET6, server6, b + 38);
-    memcpy(b + 54,
-           (uint8_t[]){LAB_CLIENT_PORT >> 8, LAB_CLIENT_PORT & 0xff, LAB_PORT >> 8, LAB_PORT & 0xff,
-                       b[18], b[19], 0, 0},
-           8);
-    memcpy(b + 62, "\x12\x34\0\0\0\1\0\0", 8);
-    memcpy(b + 70, text, ntext);
-    frame->n = 70 + ntext;
-    frame_sum(frame, FRAME_SUM_WHOLE);
+    return from_to(lab, source, NULL, allowed);
 }
 
-static bool is_answered6(struct lab *lab, enum loader_program program, const uint8_t *source)
+static void frame_from(struct frame *frame, const char *source)
 {
-    struct frame frame, out;
-
-    request_from6(&frame, source, "get hit\r\n");
-    return lab_run(lab, program, &frame, &out) == (program == LOADER_XDP ? 3u : 7u) &&
-           memcmp(out.bytes + 70, hit_reply, sizeof(hit_reply) - 1) == 0;
+    lab_frame(frame, &(struct lab_case){SEND(GET_HIT), FROM(source)});
 }
 
-static bool from6(struct lab *lab, enum loader_program program, const char *source, bool allowed)
+static bool is_answered(struct lab *lab, const char *source)
 {
     struct frame frame;
-    uint8_t bytes[16];
 
-    if (inet_pton(AF_INET6, source, bytes) != 1)
-        abort();
-    request_from6(&frame, bytes, "get none\r\n");
-    return allowed ? is_answered6(lab, program, bytes)
-                   : lab_passes(lab, program, &frame, MC_COUNT_PASS_ALLOW);
+    frame_from(&frame, source);
+    return lab_is_answered(lab, &frame);
 }
 
-static uint32_t address(const char *text)
+/* How many of so many requests are answered, until one is not. */
+static unsigned int burst_of(struct lab *lab, const char *source, unsigned int tries)
 {
-    return ntohl(inet_addr(text));
+    unsigned int n = 0;
+
+    while (n < tries && is_answered(lab, source))
+        n++;
+    return n;
 }
 
 /* --- allow= ------------------------------------------------------------------ */
-
-static const struct {
-    const char *first, *last; /* of a local range; its neighbours are not */
-} local[] = {{"10.0.0.0", "10.255.255.255"},
-             {"127.0.0.0", "127.255.255.255"},
-             {"172.16.0.0", "172.31.255.255"},
-             {"192.168.0.0", "192.168.255.255"},
-             {"100.64.0.0", "100.127.255.255"}};
-
-static const char *const foreign[] = {"1.1.1.1", "8.8.8.8", "192.0.2.7", "203.0.113.9",
-                                      "223.255.255.1"};
-enum { FOREIGN = sizeof(foreign) / sizeof(foreign[0]) };
-
-static void test_local(struct lab *lab, enum loader_program program)
-{
-    size_t i;
-
-    for (i = 0; i < sizeof(local) / sizeof(local[0]); i++) {
-        uint32_t first = address(local[i].first), last = address(local[i].last);
-
-        ok(from(lab, program, first, true) && from(lab, program, last, true) &&
-               from(lab, program, first - 1, false) && from(lab, program, last + 1, false),
-           "%s: without allow= %s to %s is answered, and its neighbours are not", names[program],
-           local[i].first, local[i].last);
-    }
-    for (i = 0; i < FOREIGN; i++)
-        ok(from(lab, program, address(foreign[i]), false),
-           "%s: without allow= a request from %s is passed", names[program], foreign[i]);
-}
-
-static void test_all(struct lab *lab, enum loader_program program)
-{
-    for (size_t i = 0; i < FOREIGN; i++)
-        ok(from(lab, program, address(foreign[i]), true), "%s: with allow=all %s is answered",
-           names[program], foreign[i]);
-    ok(from6(lab, program, "2001:db8:5::9", true), "%s: with allow=all any IPv6 source is answered",
-       names[program]);
-}
 
 static struct prefix prefix_of(const char *text)
 {
@@ -170,54 +108,109 @@ static struct prefix prefix_of(const char *text)
     return prefix;
 }
 
-static void test_list_of(struct prefix *prefixes, size_t n, bool with_local,
-                         void (*test)(struct lab *lab, enum loader_program program))
-{
-    struct guard guard = {.loader = {.allow = MC_ALLOW_LIST, .local = with_local}};
-
-    if (guard_list(&guard, prefixes, n))
-        abort();
-    test_both(&guard.loader, test);
-    guard_fini(&guard);
-}
-
 static const char *const listed[] = {
     "203.0.113.0/24", "203.0.113.128/25", "203.0.113.7/32", "20.0.0.0/7",     "30.1.0.0/16",
     "30.3.0.0/17",    "40.1.2.3",         "40.1.2.5/32",    "40.1.3.0/29",    "2001:db8::/32",
     "2a00:1:2:3::4",  "2a00:1:2:5::/65",  "3000::/4",       "2c00:1::80/121", "2001:db8:1::/48"};
-enum { LISTED = sizeof(listed) / sizeof(listed[0]) };
 
-static void test_list(struct lab *lab, enum loader_program program)
+/* What a source is: in a local range, on the list above, 203.0.113.9, in 10.0.0.0/8, of IPv4. */
+enum { NEITHER, LOCAL = 1, LISTED = 2, NINE = 4, TEN = 8, FOUR = 16 };
+
+/* The first and last addresses of local ranges, and of the list's prefixes; those beside them, and
+ * others. */
+static const struct {
+    unsigned int is;
+    const char *addresses[48];
+} sources[] = {
+    {LOCAL | TEN, {"10.0.0.0", "10.0.0.2", "10.255.255.255"}},
+    {LOCAL,
+     {"127.0.0.0", "127.255.255.255", "172.16.0.0", "172.31.255.255", "192.168.0.0",
+      "192.168.255.255", "100.64.0.0", "100.127.255.255", "fd77::2", "fc00::1", "fdff:ffff::1",
+      "::1"}},
+    {LISTED,
+     {"203.0.113.0",      "203.0.113.8",  "203.0.113.255", "20.0.0.1",        "21.255.255.255",
+      "30.1.0.0",         "30.1.255.255", "30.3.127.255",  "40.1.2.3",        "40.1.2.5",
+      "40.1.3.7",         "2001:db8::1",  "2001:db8:5::9", "2001:db8:ffff::", "2a00:1:2:3::4",
+      "2a00:1:2:5::ffff", "3000::1",      "3fff:ffff::1",  "2c00:1::80",      "2c00:1::ff"}},
+    {LISTED | NINE, {"203.0.113.9"}},
+    {NEITHER,
+     {"9.255.255.255", "11.0.0.0", "126.255.255.255", "128.0.0.0", "172.15.255.255", "172.32.0.0",
+      "192.167.255.255", "192.169.0.0", "100.63.255.255", "100.128.0.0", "1.1.1.1", "8.8.8.8"}},
+    {NEITHER,
+     {"192.0.2.7", "223.255.255.1", "32.1.13.184", "203.0.112.255", "203.0.114.0", "22.0.0.0",
+      "19.255.255.255", "30.2.0.0", "30.3.128.0", "40.1.2.2", "40.1.2.4", "40.1.3.8"}},
+    {NEITHER,
+     {"fbff::1", "fe00::1", "fe80::1", "febf::1", "fec0::1", "fe7f::1", "2001:db9::1",
+      "2001:db7:ffff::1", "2a00:1:2:3::5", "2a00:1:2:4::4", "2a00:1:2:5:8000::1", "4000::1",
+      "2c00:1::7e", "2c00:1::100"}},
+};
+
+/* Which of them may ask a private address of the server, and which a public one. */
+static const struct allow {
+    const char *what;
+    const char *prefixes[COUNT(listed)];
+    bool all, with_local;
+    unsigned int to_private, to_public;
+} allows[] = {
+    {"without allow=", {NULL}, false, true, LOCAL, 0},
+    {"with allow=all", {NULL}, true, false, UINT32_MAX, UINT32_MAX},
+    {"with an empty list", {NULL}, false, false, 0, 0},
+    {"with 0.0.0.0/0", {"0.0.0.0/0"}, false, false, FOUR, FOUR},
+    {"with a list and `local`", {"203.0.113.9"}, false, true, LOCAL | NINE, NINE},
+    {"with a private prefix", {"10.0.0.0/8"}, false, false, TEN, TEN},
+};
+static struct allow by_list = {"with a list", {NULL}, false, false, LISTED, LISTED};
+
+/* Whether exactly those that may are answered; counts them. */
+static bool try_source(struct lab *lab, const char *source, const char *to, bool allowed,
+                       unsigned int *n)
 {
-    static const struct {
-        const char *from;
-        bool allowed;
-    } rows[] = {
-        {"203.0.113.0", true},  {"203.0.113.255", true},   {"203.0.112.255", false},
-        {"203.0.114.0", false}, {"20.0.0.1", true},        {"21.255.255.255", true},
-        {"22.0.0.0", false},    {"19.255.255.255", false}, {"30.1.0.0", true},
-        {"30.1.255.255", true}, {"30.2.0.0", false},       {"30.3.127.255", true},
-        {"30.3.128.0", false},  {"40.1.2.3", true},        {"40.1.2.2", false},
-        {"40.1.2.4", false},    {"40.1.2.5", true},        {"40.1.3.7", true},
-        {"40.1.3.8", false},    {"10.0.0.2", false},       {"32.1.13.184", false},
-    };
-
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        ok(from(lab, program, address(rows[i].from), rows[i].allowed), "%s: a list: %s is %s",
-           names[program], rows[i].from, rows[i].allowed ? "answered" : "passed");
+    *n += allowed;
+    if (from_to(lab, source, to, allowed))
+        return true;
+    diag("%s is not %s", source, allowed ? "answered" : "passed");
+    return false;
 }
 
-static void test_nobody(struct lab *lab, enum loader_program program)
+static void try_sources(struct lab *lab, const struct allow *allow, bool v6, bool to_public)
 {
-    ok(from(lab, program, LAB_CLIENT, false) && from6(lab, program, "fd77::2", false),
-       "%s: with an empty list no source is answered", names[program]);
+    unsigned int may = to_public ? allow->to_public : allow->to_private, n = 0;
+    const char *to = !to_public ? NULL : v6 ? public6 : public4;
+    bool right = true;
+
+    for (size_t i = 0; i < COUNT(sources); i++) {
+        bool allowed = ((sources[i].is | (v6 ? 0 : FOUR)) & may) || may == UINT32_MAX;
+
+        for (const char *const *source = sources[i].addresses; *source; source++)
+            if (v6 == (strchr(*source, ':') != NULL))
+                right &= try_source(lab, *source, to, allowed, &n);
+    }
+    ok(right, "%s: of sources of IPv%d, %u may ask a %s address, and no others", allow->what,
+       v6 ? 6 : 4, n, to_public ? "public" : "private");
 }
 
-static void test_ipv4(struct lab *lab, enum loader_program program)
+static void test_allow(const struct allow *allow)
 {
-    ok(from(lab, program, LAB_CLIENT, true) && from(lab, program, address("8.8.8.8"), true) &&
-           from6(lab, program, "fd77::2", false),
-       "%s: 0.0.0.0/0 allows all of IPv4", names[program]);
+    struct guard guard = {
+        .loader = {.allow = allow->all ? MC_ALLOW_ALL : MC_ALLOW_LIST, .local = allow->with_local}};
+    struct prefix prefixes[COUNT(listed)];
+    struct lab lab;
+    size_t n;
+
+    for (n = 0; n < COUNT(listed) && allow->prefixes[n]; n++)
+        prefixes[n] = prefix_of(allow->prefixes[n]);
+    if (allow == allows)
+        guard.loader = (struct loader_guard){0};
+    else if (!allow->all && guard_list(&guard, prefixes, n))
+        abort();
+    open_lab(&lab, &guard.loader);
+    for (unsigned int i = 0; i < 8; i++) {
+        lab_use(&lab, i / 4 ? LOADER_TC : LOADER_XDP);
+        try_sources(&lab, allow, i & 1, i & 2);
+    }
+    lab_close(&lab);
+    if (guard.list)
+        guard_fini(&guard);
 }
 
 enum { MANY = 10000, PROBES = 6000 };
@@ -283,7 +276,6 @@ static void make_many(struct prefix *out, bool dense)
 static void probe_many(struct lab *lab, const struct prefix *prefixes, const struct prefix *near,
                        const char *what)
 {
-    struct frame frame;
     size_t i, in = 0;
     bool right = true;
 
@@ -291,122 +283,12 @@ static void probe_many(struct lab *lab, const struct prefix *prefixes, const str
         uint32_t source = probe_of(near, MANY);
         bool held = is_held(prefixes, 2 * MANY, source);
 
-        if (!is_plain(source))
-            continue;
         in += held;
-        request_from(&frame, source, "get none\r\n");
-        right = held ? lab_answers(lab, LOADER_XDP, &frame, "END\r\n", 5)
-                     : lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_ALLOW);
+        right = !is_plain(source) || from(lab, ip4(source), held);
     }
     ok(right && in > PROBES / 4 && in < PROBES * 7 / 8,
        "10,000 prefixes%s: %zu addresses in them are answered and %zu others are not", what, in,
        i - in);
-}
-
-static const struct {
-    const char *source;
-    bool local, listed;
-} rows6[] = {
-    {"fd77::2", true, false},
-    {"fc00::1", true, false},
-    {"fdff:ffff::1", true, false},
-    {"fbff::1", false, false},
-    {"fe00::1", false, false},
-    {"fe80::1", false, false},
-    {"febf::1", false, false},
-    {"fec0::1", false, false},
-    {"fe7f::1", false, false},
-    {"::1", true, false},
-    {"2001:db8::1", false, true},
-    {"2001:db8:ffff::", false, true},
-    {"2001:db9::1", false, false},
-    {"2001:db7:ffff::1", false, false},
-    {"2a00:1:2:3::4", false, true},
-    {"2a00:1:2:3::5", false, false},
-    {"2a00:1:2:4::4", false, false},
-    {"2a00:1:2:5::ffff", false, true},
-    {"2a00:1:2:5:8000::1", false, false},
-    {"3000::1", false, true},
-    {"3fff:ffff::1", false, true},
-    {"4000::1", false, false},
-    {"2c00:1::7e", false, false},
-    {"2c00:1::80", false, true},
-    {"2c00:1::ff", false, true},
-    {"2c00:1::100", false, false},
-};
-
-static void test_local6(struct lab *lab, enum loader_program program)
-{
-    bool right = true;
-
-    for (size_t i = 0; i < sizeof(rows6) / sizeof(rows6[0]); i++)
-        right &= from6(lab, program, rows6[i].source, rows6[i].local);
-    ok(right, "%s: without allow= local IPv6 sources are answered, and no others", names[program]);
-}
-
-/* The same to a public address of the server: answered or not. */
-static bool to_public4(struct lab *lab, enum loader_program program, const char *source, bool yes)
-{
-    in_addr_t to = inet_addr(public4);
-    struct frame frame;
-
-    request_from(&frame, address(source), "get none\r\n");
-    memcpy(frame.bytes + 30, &to, 4);
-    frame_seal(&frame);
-    return yes ? lab_answers(lab, program, &frame, "END\r\n", 5)
-               : lab_passes(lab, program, &frame, MC_COUNT_PASS_ALLOW);
-}
-
-static bool to_public6(struct lab *lab, enum loader_program program, const char *source, bool yes)
-{
-    struct frame frame, out;
-    uint8_t bytes[16];
-
-    inet_pton(AF_INET6, source, bytes);
-    request_from6(&frame, bytes, "get none\r\n");
-    inet_pton(AF_INET6, public6, frame.bytes + 38);
-    return yes ? lab_run(lab, program, &frame, &out) == (program == LOADER_XDP ? 3u : 7u)
-               : lab_passes(lab, program, &frame, MC_COUNT_PASS_ALLOW);
-}
-
-static void test_public(struct lab *lab, enum loader_program program)
-{
-    bool right = true;
-
-    for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
-        right &= to_public4(lab, program, local[i].first, false);
-    for (size_t i = 0; i < sizeof(rows6) / sizeof(rows6[0]); i++)
-        right &= to_public6(lab, program, rows6[i].source, false);
-    ok(right, "%s: without allow= no request to a public address is answered", names[program]);
-}
-
-/* `local` and one public source. */
-static void test_list_local(struct lab *lab, enum loader_program program)
-{
-    ok(from(lab, program, LAB_CLIENT, true) && from6(lab, program, "fd77::2", true) &&
-           from(lab, program, address("203.0.113.9"), true) &&
-           from(lab, program, address("203.0.113.8"), false),
-       "%s: a list with `local` allows private sources and those on the list", names[program]);
-    ok(to_public4(lab, program, "10.0.0.2", false) && to_public6(lab, program, "fd77::2", false) &&
-           to_public4(lab, program, "203.0.113.9", true),
-       "%s: a list with `local` allows only the sources on the list to use a public address",
-       names[program]);
-}
-
-/* 10.0.0.0/8 by itself is not `local`. */
-static void test_list_private(struct lab *lab, enum loader_program program)
-{
-    ok(to_public4(lab, program, "10.0.0.2", true) && to_public4(lab, program, "172.16.0.2", false),
-       "%s: a private prefix on a list may use a public address, too", names[program]);
-}
-
-static void test_list6(struct lab *lab, enum loader_program program)
-{
-    bool right = true;
-
-    for (size_t i = 0; i < sizeof(rows6) / sizeof(rows6[0]); i++)
-        right &= from6(lab, program, rows6[i].source, rows6[i].listed);
-    ok(right, "%s: a list of IPv6 prefixes allows exactly these", names[program]);
 }
 
 static uint64_t any64(void)
@@ -448,7 +330,7 @@ static void make_many6(struct prefix *out)
 
 static void probe_many6(struct lab *lab, const struct prefix *prefixes)
 {
-    struct frame frame, out;
+    char source[INET6_ADDRSTRLEN];
     size_t i, in = 0;
     bool right = true;
 
@@ -460,9 +342,7 @@ static void probe_many6(struct lab *lab, const struct prefix *prefixes)
         for (size_t j = 0; j < MANY && !held; j++)
             held = prefix_holds(&prefixes[j], &probe);
         in += held;
-        request_from6(&frame, (const uint8_t *)words, "get none\r\n");
-        right = held ? lab_run(lab, LOADER_XDP, &frame, &out) == 3
-                     : lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_ALLOW);
+        right = from(lab, inet_ntop(AF_INET6, words, source, sizeof(source)), held);
     }
     ok(right && in > PROBES / 4 && in < PROBES * 7 / 8,
        "10,000 IPv6 prefixes: %zu addresses in them are answered and %zu others are not", in,
@@ -494,14 +374,6 @@ static void test_many(void)
 
 /* --- rate= --------------------------------------------------------------------- */
 
-static bool is_answered(struct lab *lab, enum loader_program program, uint32_t source)
-{
-    struct frame frame, out;
-
-    request_from(&frame, source, "get hit\r\n");
-    return lab_run(lab, program, &frame, &out) == (program == LOADER_XDP ? 3u : 7u);
-}
-
 static double now(void)
 {
     struct timespec time;
@@ -510,64 +382,51 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-static void test_burst(struct lab *lab, enum loader_program program)
+static void test_burst(struct lab *lab)
 {
-    const uint32_t source = LAB_CLIENT + 100 * program;
-    struct frame frame;
+    const uint32_t number = LAB_CLIENT + 100 * lab->program;
+    char source[16], other[16];
     double start = now();
-    unsigned int i, answered = 0;
-    bool right;
+    struct frame frame;
+    unsigned int i;
+    bool right = true;
 
-    for (i = 0; i < 20; i++)
-        answered += is_answered(lab, program, source);
-    ok(answered == 20, "%s: a burst of 20 requests is answered", names[program]);
-    request_from(&frame, source, "get hit\r\n");
+    snprintf(source, sizeof(source), "%s", ip4(number));
+    snprintf(other, sizeof(other), "%s", ip4(number + 1));
+    ok(burst_of(lab, source, 20) == 20, "a burst of 20 requests is answered");
+    frame_from(&frame, source);
     /* A second refills one request. */
-    for (i = 0; i < 20 && is_answered(lab, program, source); i++)
-        ;
-    ok(i <= now() - start && lab_passes(lab, program, &frame, MC_COUNT_PASS_RATE),
-       "%s: after the burst requests are passed", names[program]);
-    request_from(&frame, source, "get hit none hit\r\n");
-    right = lab_passes(lab, program, &frame, MC_COUNT_PASS_RATE);
-    ok(right, "%s: a get of several keys is one request", names[program]);
-    request_from(&frame, source + 1, "set hit 0 0 1\r\nx\r\n");
+    i = burst_of(lab, source, 20);
+    ok(i <= now() - start && lab_passes(lab, &frame, MC_COUNT_PASS_RATE),
+       "after the burst requests are passed");
+    ok(lab_right(lab, &(struct lab_case){SEND("get hit none hit\r\n"), FROM(source), PASS(RATE)}),
+       "a get of several keys is one request");
     for (i = 0; i < 30; i++)
-        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_COMMAND);
-    for (i = 0; i < 20; i++)
-        right &= is_answered(lab, program, source + 1);
-    ok(right, "%s: another source has a limit of its own, and passed requests do not count",
-       names[program]);
-    while (!is_answered(lab, program, source))
-        if (now() - start > 60)
-            break;
-    ok(now() - start < 60, "%s: with time the first source is answered again", names[program]);
-}
-
-static unsigned int burst_of(struct lab *lab, const char *source, unsigned int tries)
-{
-    unsigned int answered = 0;
-    uint8_t bytes[16];
-
-    inet_pton(AF_INET6, source, bytes);
-    while (tries--)
-        answered += is_answered6(lab, LOADER_XDP, bytes);
-    return answered;
+        right &= lab_right(
+            lab, &(struct lab_case){SEND("set hit 0 0 1\r\nx\r\n"), FROM(other), PASS(COMMAND)});
+    ok(right && burst_of(lab, other, 20) == 20,
+       "another source has a limit of its own, and passed requests do not count");
+    while (!is_answered(lab, source) && now() - start <= 60)
+        ;
+    ok(now() - start < 60, "with time the first source is answered again");
 }
 
 /* A minute refills less than one request. */
-static void test_sources6(struct lab *lab, enum loader_program program)
+static void test_sources6(void)
 {
+    static const struct loader_guard all = {.allow = MC_ALLOW_ALL, .rate = 1, .burst = 50};
     unsigned int first, second;
+    struct lab lab;
 
-    if (program != LOADER_XDP)
-        return;
-    first = burst_of(lab, "2001:db8:0:1::1", 40);
-    second = burst_of(lab, "2001:db8:0:1:8000::2", 40);
+    open_lab(&lab, &all);
+    first = burst_of(&lab, "2001:db8:0:1::1", 40);
+    second = burst_of(&lab, "2001:db8:0:1:8000::2", 40);
     ok(first == 40 && second >= 10 && second < 40, "a /64 of public IPv6 shares one limit");
-    ok(burst_of(lab, "2001:db8:0:2::1", 40) == 40, "another /64 has a limit of its own");
-    ok(burst_of(lab, "fd77::1", 40) == 40 && burst_of(lab, "fd77::2", 40) == 40 &&
-           burst_of(lab, "fe80::1", 40) == 40 && burst_of(lab, "fe80::2", 40) == 40,
+    ok(burst_of(&lab, "2001:db8:0:2::1", 40) == 40, "another /64 has a limit of its own");
+    ok(burst_of(&lab, "fd77::1", 40) == 40 && burst_of(&lab, "fd77::2", 40) == 40 &&
+           burst_of(&lab, "fe80::1", 40) == 40 && burst_of(&lab, "fe80::2", 40) == 40,
        "each local IPv6 address has a limit of its own");
+    lab_close(&lab);
 }
 
 enum { BUCKET_RATE = 10000, BUCKET_DEPTH = 20000, SHARED_DEPTH = 500000 };
@@ -588,7 +447,7 @@ static void *ask_often(void *arg)
                                    .nout = sizeof(out.bytes),
                                    .repeat = 3 * SHARED_DEPTH / 2};
 
-    request_from(&frame, LAB_CLIENT, "get hit\r\n");
+    frame_from(&frame, NULL);
     packet.nin = frame.n;
     /* A spinning thread has a CPU: they begin at once. */
     atomic_fetch_add(asker->nready, 1);
@@ -627,8 +486,7 @@ static void test_two_cpus(void)
     struct lab lab;
 
     open_lab(&lab, &guard);
-    lab_clear(&lab);
-    lab_put(&lab, "hit", 3, "value", 5)->flags |= MC_ITEM_CHUNKED;
+    lab.item->flags |= MC_ITEM_CHUNKED;
     start = now();
     charged = ask_on_two_cpus(&lab);
     spent = now() - start;
@@ -648,7 +506,7 @@ static void test_time(void)
     open_lab(&lab, &guard);
     start = now();
     while (answered < 2 * BUCKET_DEPTH && now() - start < 60)
-        answered += is_answered(&lab, LOADER_XDP, LAB_CLIENT);
+        answered += is_answered(&lab, NULL);
     spent = now() - start;
     /* The kernel's tick, of 10 ms at most, may come right after the first request. */
     ok(answered == 2 * BUCKET_DEPTH && answered <= BUCKET_DEPTH + BUCKET_RATE * (spent + 0.01),
@@ -674,13 +532,12 @@ static void replace(struct lab *lab, struct guard *guard, const char *source, bo
 /* Whether both programs answer the source, and not the other one. */
 static bool only(struct lab *lab, const char *source, const char *other)
 {
-    bool right = true;
+    bool right = from(lab, source, true) && from(lab, other, false);
 
-    for (enum loader_program program = LOADER_XDP; program <= LOADER_TC; program++) {
-        loader_set_tc(lab->loader, true, program == LOADER_TC);
-        right &=
-            from(lab, program, address(source), true) && from(lab, program, address(other), false);
-    }
+    lab->program = LOADER_TC;
+    loader_set_tc(lab->loader, true, true);
+    right &= from(lab, source, true) && from(lab, other, false);
+    lab->program = LOADER_XDP;
     loader_set_tc(lab->loader, true, false);
     return right;
 }
@@ -688,28 +545,25 @@ static bool only(struct lab *lab, const char *source, const char *other)
 static void test_reload_limits(struct lab *lab, struct guard *guard, const char *source)
 {
     struct frame frame;
-    unsigned int i;
+    unsigned int n;
 
-    request_from(&frame, address(source), "get hit\r\n");
+    frame_from(&frame, source);
     guard->loader.amplification = 1;
     replace(lab, guard, source, false);
-    ok(lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_AMPLIFICATION),
+    ok(lab_passes(lab, &frame, MC_COUNT_PASS_AMPLIFICATION),
        "amplification= counts once it is set");
     guard->loader.amplification = 0;
     guard->loader.rate = 1;
     guard->loader.burst = 1000000;
     replace(lab, guard, source, false);
-    ok(is_answered(lab, LOADER_XDP, address(source)), "a bucket of a million is used");
+    ok(is_answered(lab, source), "a bucket of a million is used");
     guard->loader.burst = 10;
     replace(lab, guard, source, false);
-    for (i = 0; i < 30 && is_answered(lab, LOADER_XDP, address(source)); i++)
-        ;
-    ok(i >= 9 && i < 30, "rate= counts once it is set (%u were answered)", i);
+    n = burst_of(lab, source, 30);
+    ok(n >= 9 && n < 30, "rate= counts once it is set (%u were answered)", n);
     guard->loader.rate = 0;
     replace(lab, guard, source, false);
-    for (i = 0; i < 30 && is_answered(lab, LOADER_XDP, address(source)); i++)
-        ;
-    ok(i == 30, "and not once it is removed");
+    ok(burst_of(lab, source, 30) == 30, "and not once it is removed");
 }
 
 static void test_reload(void)
@@ -749,228 +603,141 @@ static size_t reply_of(char *out, size_t nout, size_t nvalue)
                             value);
 }
 
-/* The largest value whose reply is at most `times` the request, and one byte more. */
-static bool boundary(struct lab *lab, enum loader_program program, unsigned int times,
-                     const char *text)
+/* Whether the largest value is answered whose reply is `times` the request, and no larger one. */
+static bool boundary(struct lab *lab, unsigned int times, const char *text)
 {
     static char value[2048], reply[4096];
-    size_t room = (MC_UDP_HEADER + strlen(text)) * times - MC_UDP_HEADER, nvalue = 0, n;
-    struct frame frame;
+    size_t room = (MC_UDP_HEADER + strlen(text)) * times - MC_UDP_HEADER, nvalue = 0;
     bool right;
 
     while (reply_of(reply, sizeof(reply), nvalue + 1) <= room)
         nvalue++;
     memset(value, 'v', sizeof(value));
-    request_from(&frame, LAB_CLIENT, text);
     lab_clear(lab);
     lab_put(lab, "large", 5, value, nvalue);
-    n = reply_of(reply, sizeof(reply), nvalue);
-    right = n == room && lab_answers(lab, program, &frame, reply, n);
+    right = reply_of(reply, sizeof(reply), nvalue) == room && lab_replies(lab, text, reply);
     lab_clear(lab);
     lab_put(lab, "large", 5, value, nvalue + 1);
-    return right && lab_passes(lab, program, &frame, MC_COUNT_PASS_AMPLIFICATION);
+    return right && lab_leaves(lab, text, MC_COUNT_PASS_AMPLIFICATION);
 }
 
-static void test_three_times(struct lab *lab, enum loader_program program)
+static void test_three_times(struct lab *lab)
 {
-    ok(boundary(lab, program, 3, "get large\r\n") &&
-           boundary(lab, program, 3, "get no large none\r\n"),
-       "%s: amplification=3: replies up to three times the request are answered, for one key and "
-       "several",
-       names[program]);
+    ok(boundary(lab, 3, "get large\r\n") && boundary(lab, 3, "get no large none\r\n"),
+       "amplification=3: replies up to three times the request are answered, for one key and "
+       "several");
 }
 
-static void test_thirty_times(struct lab *lab, enum loader_program program)
+static void test_thirty_times(struct lab *lab)
 {
-    ok(boundary(lab, program, 30, "get large\r\n") &&
-           boundary(lab, program, 30, "get no large none\r\n"),
-       "%s: amplification=30: replies up to thirty times the request are answered", names[program]);
+    ok(boundary(lab, 30, "get large\r\n") && boundary(lab, 30, "get no large none\r\n"),
+       "amplification=30: replies up to thirty times the request are answered");
 }
 
-static void test_once(struct lab *lab, enum loader_program program)
-{
-    struct frame frame;
+/* --- all protocols, and misses -------------------------------------------------------- */
 
-    request_from(&frame, LAB_CLIENT, "get a\r\n");
-    ok(lab_answers(lab, program, &frame, "END\r\n", 5), "%s: amplification=1: a miss is answered",
-       names[program]);
-    request_from(&frame, LAB_CLIENT, "get hit\r\n");
-    ok(lab_passes(lab, program, &frame, MC_COUNT_PASS_AMPLIFICATION),
-       "%s: amplification=1: a hit no longer than its request is answered", names[program]);
-}
-
-/* --- requests of other protocols that are answered ---------------------------------- */
+#define BINARY(opcode, nkey, key)                                                                  \
+    "\x80" opcode "\0" nkey "\0\0\0\0\0\0\0" nkey "\0\0\0\0\0\0\0\0\0\0\0\0" key
 
 static const struct {
-    const char *name, *text;
-    size_t ntext;
+    const char *name;
+    struct lab_bytes text;
 } verbs[] = {
-    {"gets", "gets hit\r\n", 10},
-    {"mg", "mg hit v\r\n", 10},
-    {"a binary get", "\x80\x00\x00\x03\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\0\0\0\0\0hit", 27},
+    {"gets", LAB_BYTES("gets hit\r\n")},
+    {"mg", LAB_BYTES("mg hit v\r\n")},
+    {"a binary get", LAB_BYTES(BINARY("\0", "\3", "hit"))},
 };
 
-static void verb_from(struct frame *frame, size_t i, uint32_t source)
+/* The source may send 20 requests. */
+static void test_verbs(struct lab *lab)
 {
-    frame_request(frame, verbs[i].text, verbs[i].ntext);
-    source = htonl(source);
-    memcpy(frame->bytes + 26, &source, 4);
-    frame_seal(frame);
-}
+    for (size_t i = 0; i < COUNT(verbs); i++) {
+        uint32_t number = LAB_CLIENT + 10 + 100 * lab->program + (uint32_t)i;
+        struct lab_case row = {.send = {verbs[i].text}, FROM("8.8.8.8"), PASS(ALLOW)};
+        struct frame frame;
+        unsigned int n = 0;
+        bool right = lab_right(lab, &row);
 
-static bool is_verb_answered(struct lab *lab, enum loader_program program, size_t i,
-                             uint32_t source)
-{
-    struct frame frame, out;
-
-    verb_from(&frame, i, source);
-    return lab_run(lab, program, &frame, &out) == (program == LOADER_XDP ? 3u : 7u);
-}
-
-/* The reason for which it is passed, or 0: it is answered. */
-static bool verb_is(struct lab *lab, enum loader_program program, size_t i, uint32_t source,
-                    enum mc_count reason)
-{
-    struct frame frame;
-
-    verb_from(&frame, i, source);
-    return reason ? lab_passes(lab, program, &frame, reason)
-                  : is_verb_answered(lab, program, i, source);
-}
-
-static void test_verbs(struct lab *lab, enum loader_program program)
-{
-    unsigned int n;
-
-    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
-        uint32_t source = LAB_CLIENT + 10 + 100 * program + (uint32_t)i;
-
-        ok(verb_is(lab, program, i, address("8.8.8.8"), MC_COUNT_PASS_ALLOW) &&
-               verb_is(lab, program, i, source, 0),
-           "%s: %s: allow= is the same", names[program], verbs[i].name);
-        for (n = 1; n < 40 && is_verb_answered(lab, program, i, source); n++)
-            ;
-        ok(n >= 20 && n < 40 && verb_is(lab, program, i, source, MC_COUNT_PASS_RATE),
-           "%s: %s: rate= is the same", names[program], verbs[i].name);
+        row.from = ip4(number);
+        lab_frame(&frame, &row);
+        right &= lab_is_answered(lab, &frame);
+        ok(right, "%s: allow= is the same", verbs[i].name);
+        while (n < 40 && lab_is_answered(lab, &frame))
+            n++;
+        ok(n >= 19 && n < 39 && lab_passes(lab, &frame, MC_COUNT_PASS_RATE),
+           "%s: rate= is the same", verbs[i].name);
     }
 }
-
-static void test_verbs_once(struct lab *lab, enum loader_program program)
-{
-    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
-        ok(verb_is(lab, program, i, LAB_CLIENT, MC_COUNT_PASS_AMPLIFICATION),
-           "%s: %s: amplification= is the same", names[program], verbs[i].name);
-}
-
-/* --- misses ----------------------------------------------------------------------------- */
 
 /* The shortest request of each kind, and one whose key is as long as "Not found". */
 static const struct {
-    const char *name, *text;
-    size_t ntext;
+    const char *name;
+    struct lab_bytes text;
     int more; /* bytes that a miss has more than its request, 0: none */
 } misses[] = {
-    {"get", "get a\n", 6, 0},
-    {"gets", "gets a\n", 7, 0},
-    {"mg", "mg a v\n", 7, 0},
-    {"a binary Get", "\x80\x00\x00\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0a", 25, 8},
-    {"a binary Get of nine bytes",
-     "\x80\x00\x00\x09\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\0\0\0\0\0abcdefghi", 33, 0},
-    {"a binary GetK", "\x80\x0c\x00\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0a", 25, 0},
+    {"get", LAB_BYTES("get a\n"), 0},
+    {"gets", LAB_BYTES("gets a\n"), 0},
+    {"mg", LAB_BYTES("mg a v\n"), 0},
+    {"a binary Get", LAB_BYTES(BINARY("\0", "\1", "a")), 8},
+    {"a binary Get of nine bytes", LAB_BYTES(BINARY("\0", "\t", "abcdefghi")), 0},
+    {"a binary GetK", LAB_BYTES(BINARY("\x0c", "\1", "a")), 0},
 };
-enum { MISSES = sizeof(misses) / sizeof(misses[0]) };
 
 /* For every kind of miss, by its UDP header, how many bytes more than its request it has. */
-static void test_misses(struct lab *lab, enum loader_program program)
+static void test_misses(struct lab *lab)
 {
-    for (size_t i = 0; i < MISSES; i++) {
+    for (size_t i = 0; i < COUNT(misses); i++) {
         struct frame frame, out;
-        int more = sizeof(out.bytes);
+        int more;
 
-        frame_request(&frame, misses[i].text, misses[i].ntext);
-        if (lab_run(lab, program, &frame, &out) == (program == LOADER_XDP ? 3u : 7u))
-            more = (out.bytes[38] << 8 | out.bytes[39]) - (frame.bytes[38] << 8 | frame.bytes[39]);
-        else
-            diag("no answer");
-        ok(misses[i].more ? more == misses[i].more : more <= 0,
-           "%s: %s: a miss has at most %d bytes more than its request", names[program],
-           misses[i].name, misses[i].more);
+        frame_request(&frame, misses[i].text.at, misses[i].text.n);
+        lab_run(lab, lab->program, &frame, &out);
+        more = (out.bytes[38] << 8 | out.bytes[39]) - (frame.bytes[38] << 8 | frame.bytes[39]);
+        ok(lab_is_answered(lab, &frame) && (misses[i].more ? more == misses[i].more : more <= 0),
+           "%s: a miss has at most %d bytes more than its request", misses[i].name, misses[i].more);
     }
 }
 
-/* With amplification=1 no miss is larger than its request. */
-static void test_misses_once(struct lab *lab, enum loader_program program)
+/* With amplification=1 no reply is larger than its request. */
+static void test_once(struct lab *lab)
 {
-    for (size_t i = 0; i < MISSES; i++) {
-        struct frame frame, out;
+    ok(lab_replies(lab, "get a\r\n", "END\r\n"), "amplification=1: a miss is answered");
+    ok(lab_leaves(lab, GET_HIT, MC_COUNT_PASS_AMPLIFICATION),
+       "amplification=1: a hit longer than its request is passed");
+    for (size_t i = 0; i < COUNT(verbs); i++)
+        ok(lab_right(lab, &(struct lab_case){.send = {verbs[i].text}, PASS(AMPLIFICATION)}),
+           "%s: amplification= is the same", verbs[i].name);
+    for (size_t i = 0; i < COUNT(misses); i++) {
+        struct frame frame;
 
-        frame_request(&frame, misses[i].text, misses[i].ntext);
-        ok(misses[i].more
-               ? lab_passes(lab, program, &frame, MC_COUNT_PASS_AMPLIFICATION)
-               : lab_run(lab, program, &frame, &out) == (program == LOADER_XDP ? 3u : 7u),
-           "%s: amplification=1: a miss of %s is %s", names[program], misses[i].name,
+        frame_request(&frame, misses[i].text.at, misses[i].text.n);
+        ok(misses[i].more ? lab_passes(lab, &frame, MC_COUNT_PASS_AMPLIFICATION)
+                          : lab_is_answered(lab, &frame),
+           "amplification=1: a miss of %s is %s", misses[i].name,
            misses[i].more ? "passed" : "answered");
     }
 }
 
-/* --- several tests for each load ------------------------------------------------------ */
-
-static void test_default(struct lab *lab, enum loader_program program)
+static void test_rates(struct lab *lab)
 {
-    test_local(lab, program);
-    test_local6(lab, program);
-    test_misses(lab, program);
-    test_public(lab, program);
-}
-
-static void test_everybody(struct lab *lab, enum loader_program program)
-{
-    test_all(lab, program);
-    test_sources6(lab, program);
-}
-
-static void test_listed(struct lab *lab, enum loader_program program)
-{
-    test_list(lab, program);
-    test_list6(lab, program);
-}
-
-static void test_rates(struct lab *lab, enum loader_program program)
-{
-    test_burst(lab, program);
-    test_verbs(lab, program);
-}
-
-static void test_sizes(struct lab *lab, enum loader_program program)
-{
-    test_once(lab, program);
-    test_verbs_once(lab, program);
-    test_misses_once(lab, program);
+    test_burst(lab);
+    test_verbs(lab);
 }
 
 int main(void)
 {
-    static const struct loader_guard all = {.allow = MC_ALLOW_ALL, .rate = 1, .burst = 50};
-    struct prefix prefixes[LISTED];
-
-    test_both(&(struct loader_guard){0}, test_default);
-    test_both(&all, test_everybody);
-    for (size_t i = 0; i < LISTED; i++)
-        prefixes[i] = prefix_of(listed[i]);
-    test_list_of(prefixes, LISTED, false, test_listed);
-    prefixes[0] = prefix_of("0.0.0.0/0");
-    test_list_of(prefixes, 1, false, test_ipv4);
-    test_list_of(prefixes, 0, false, test_nobody);
-    prefixes[0] = prefix_of("203.0.113.9");
-    test_list_of(prefixes, 1, true, test_list_local);
-    prefixes[0] = prefix_of("10.0.0.0/8");
-    test_list_of(prefixes, 1, false, test_list_private);
+    memcpy(by_list.prefixes, listed, sizeof(listed));
+    test_allow(&by_list);
+    for (size_t i = 0; i < COUNT(allows); i++)
+        test_allow(&allows[i]);
+    test_both(&(struct loader_guard){0}, test_misses);
+    test_sources6();
     test_many();
     test_reload();
     test_both(&(struct loader_guard){.rate = 1, .burst = 20}, test_rates);
     test_two_cpus();
     test_time();
-    test_both(&(struct loader_guard){.amplification = 1}, test_sizes);
+    test_both(&(struct loader_guard){.amplification = 1}, test_once);
     test_both(&(struct loader_guard){.amplification = 3}, test_three_times);
     test_both(&(struct loader_guard){.amplification = 30}, test_thirty_times);
     return done();

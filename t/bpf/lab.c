@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "iface/local.h"
+#include "t/bpf/wire.h"
 #include "t/lib/hash.h"
 #include "t/lib/sum.h"
 #include "t/lib/tap.h"
@@ -65,7 +66,6 @@ void lab_open_guarded(struct lab *lab, uint32_t nbuckets, const struct loader_gu
     char error[512];
     struct timespec now;
     struct mc_control *control;
-    uint32_t i;
 
     memset(lab, 0, sizeof(*lab));
     lab->loader = loader_open_guarded(guard, extras, error, sizeof(error));
@@ -78,7 +78,7 @@ void lab_open_guarded(struct lab *lab, uint32_t nbuckets, const struct loader_gu
     if (loader_map_extent(lab->loader, 0, lab->heap) ||
         loader_map_table(lab->loader, MC_OVERFLOW_TABLE, lab->overflow))
         skip_all("cannot map memory");
-    for (i = 0; i * MC_TABLE_BUCKETS < nbuckets; i++)
+    for (uint32_t i = 0; i * MC_TABLE_BUCKETS < nbuckets; i++)
         if (loader_map_table(lab->loader, i, lab->buckets + (size_t)i * MC_TABLE_BUCKETS))
             skip_all("cannot map memory");
     control = lab->control = loader_control(lab->loader);
@@ -96,17 +96,41 @@ void lab_open_guarded(struct lab *lab, uint32_t nbuckets, const struct loader_gu
 
 void lab_clear(struct lab *lab)
 {
-    uint32_t i;
-
     memset(lab->overflow, 0, MC_TABLE_BYTES);
-    for (i = 0; i < lab->control->nbuckets; i++)
+    for (uint32_t i = 0; i < lab->control->nbuckets; i++)
         lab->buckets[i] = (struct mc_bucket){.mask = lab->control->nbuckets - 1};
     lab->next_byte = 64;
     lab->next_overflow = 1;
 }
 
+void lab_only(struct lab *lab, const char *key, const char *value)
+{
+    lab_clear(lab);
+    lab->item = lab_put(lab, key, strlen(key), value, strlen(value));
+    lab->bucket = lab_bucket(lab, lab_hash(lab, key, strlen(key)));
+}
+
+uint32_t lab_second(const struct lab *lab)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint32_t)(((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec -
+                       lab->control->base_ns) /
+                      1000000000u);
+}
+
+void lab_use(struct lab *lab, enum loader_program program)
+{
+    lab->program = program;
+    tap_under(program == LOADER_XDP ? "XDP: " : "TC: ");
+    if (program == LOADER_TC)
+        loader_set_tc(lab->loader, true, true);
+}
+
 void lab_close(struct lab *lab)
 {
+    tap_under("%s", "");
     loader_close(lab->loader);
 }
 
@@ -155,9 +179,7 @@ struct mc_item *lab_lay(struct lab *lab, uint64_t at, const char *key, size_t nk
 
 static bool bucket_put(struct mc_bucket *bucket, uint8_t tag, uint32_t ref)
 {
-    unsigned int i;
-
-    for (i = 0; i < MC_SLOTS; i++) {
+    for (unsigned int i = 0; i < MC_SLOTS; i++) {
         if (bucket->tags >> 8 * i & 0xff)
             continue;
         bucket->refs[i] = ref;
@@ -195,48 +217,6 @@ struct mc_item *lab_put(struct lab *lab, const char *key, size_t nkey, const voi
     return item;
 }
 
-static void put16(uint8_t *at, unsigned int value)
-{
-    at[0] = (uint8_t)(value >> 8);
-    at[1] = (uint8_t)value;
-}
-
-static void put32(uint8_t *at, uint32_t value)
-{
-    put16(at, value >> 16);
-    put16(at + 2, value & 0xffff);
-}
-
-static unsigned int ip_sum(const uint8_t *header)
-{
-    uint32_t sum = 0;
-    unsigned int i;
-
-    for (i = 0; i < 20; i += 2)
-        sum += (uint32_t)header[i] << 8 | header[i + 1];
-    while (sum >> 16)
-        sum = (sum & 0xffff) + (sum >> 16);
-    return ~sum & 0xffff;
-}
-
-/* The sum of n bytes in words of network order, the last one padded. */
-static uint32_t words_sum(const uint8_t *bytes, size_t n)
-{
-    uint32_t sum = 0;
-    size_t i;
-
-    for (i = 0; i < n; i++)
-        sum += i % 2 ? bytes[i] : (uint32_t)bytes[i] << 8;
-    return sum;
-}
-
-static unsigned int folded(uint32_t sum)
-{
-    while (sum >> 16)
-        sum = (sum & 0xffff) + (sum >> 16);
-    return sum;
-}
-
 /* Where a frame's IP header begins, by its first bytes; 0: it is not IP. */
 static size_t frame_ip(const struct frame *frame)
 {
@@ -247,12 +227,23 @@ static size_t frame_ip(const struct frame *frame)
         at += 4;
     if (b[at] == 0x08 && !b[at + 1] && b[at + 2] == 0x45)
         return at + 2;
-    return b[at] == 0x86 && b[at + 1] == 0xdd && b[at + 2] == 0x60 ? at + 2 : 0;
+    return b[at] == 0x86 && b[at + 1] == 0xdd && b[at + 2] >> 4 == 6 ? at + 2 : 0;
+}
+
+/* Makes the checksum of an IPv4 header right, if it has one. */
+static void frame_ip_sum(struct frame *frame)
+{
+    size_t at = frame_ip(frame);
+
+    if (!at || frame->bytes[at] != 0x45)
+        return;
+    put16(frame->bytes + at + 10, 0);
+    put16(frame->bytes + at + 10, ~folded(words_sum(frame->bytes + at, 20)) & 0xffff);
 }
 
 bool frame_sum(struct frame *frame, enum frame_sum kind)
 {
-    size_t at = frame_ip(frame), v6 = frame->bytes[at] == 0x60, nudp;
+    size_t at = frame_ip(frame), v6 = frame->bytes[at] >> 4 == 6, nudp;
     uint8_t *ip = frame->bytes + at, *udp = ip + (v6 ? 40 : 20);
     uint32_t sum;
 
@@ -277,7 +268,7 @@ static bool frame_has_sum(const struct frame *frame)
     size_t at = frame_ip(frame);
     const uint8_t *udp = frame->bytes + at + 20;
 
-    return at && (frame->bytes[at] == 0x60 || udp[6] || udp[7]);
+    return at && (frame->bytes[at] >> 4 == 6 || udp[6] || udp[7]);
 }
 
 void frame_seal(struct frame *frame)
@@ -286,8 +277,7 @@ void frame_seal(struct frame *frame)
 
     put16(b + 16, (unsigned int)frame->n - 14);
     put16(b + 38, (unsigned int)frame->n - 34);
-    put16(b + 24, 0);
-    put16(b + 24, ip_sum(b + 14));
+    frame_ip_sum(frame);
     if (frame_has_sum(frame))
         frame_sum(frame, FRAME_SUM_WHOLE);
 }
@@ -308,30 +298,40 @@ void frame_request(struct frame *frame, const char *text, size_t ntext)
     put16(b + 36, LAB_PORT);
     memcpy(b + LAB_FRAME, text, ntext);
     frame->n = LAB_FRAME + ntext;
+    frame->shaped = false;
     frame_seal(frame);
 }
 
 void frame_answer(struct frame *frame, const struct frame *request, const char *text, size_t ntext)
 {
     const uint8_t *q = request->bytes;
+    const size_t at = frame_ip(request), v6 = q[at] >> 4 == 6, udp = at + (v6 ? 40 : 20);
+    const unsigned int n = (unsigned int)(8 + MC_UDP_HEADER + ntext);
     uint8_t *b = frame->bytes;
 
-    memset(b, 0, LAB_FRAME);
+    memset(b, 0, udp + 8 + MC_UDP_HEADER);
     memcpy(b, q + 6, 6);
     memcpy(b + 6, q, 6);
-    put16(b + 12, 0x0800);
-    put16(b + 14, 0x4500);
-    put16(b + 20, 0x4000);
-    put16(b + 22, 0x4011);
-    memcpy(b + 26, q + 30, 4);
-    memcpy(b + 30, q + 26, 4);
-    memcpy(b + 34, q + 36, 2);
-    memcpy(b + 36, q + 34, 2);
-    memcpy(b + 42, q + 42, 2);
-    put16(b + 46, 1);
-    memcpy(b + LAB_FRAME, text, ntext);
-    frame->n = LAB_FRAME + ntext;
-    frame_seal(frame);
+    memcpy(b + 12, q + 12, at - 12);
+    if (v6) {
+        memcpy(b + at, (uint8_t[]){0x60, 0, 0, 0, (uint8_t)(n >> 8), (uint8_t)n, 17, 64}, 8);
+        memcpy(b + at + 8, q + at + 24, 16);
+        memcpy(b + at + 24, q + at + 8, 16);
+    } else {
+        memcpy(b + at, (uint8_t[]){0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17}, 10);
+        put16(b + at + 2, n + 20);
+        memcpy(b + at + 12, q + at + 16, 4);
+        memcpy(b + at + 16, q + at + 12, 4);
+    }
+    memcpy(b + udp, q + udp + 2, 2);
+    memcpy(b + udp + 2, q + udp, 2);
+    put16(b + udp + 4, n);
+    memcpy(b + udp + 8, q + udp + 8, 2);
+    put16(b + udp + 12, 1);
+    memcpy(b + udp + 8 + MC_UDP_HEADER, text, ntext);
+    frame->n = udp + n;
+    frame->shaped = request->shaped;
+    frame_ip_sum(frame);
     frame_sum(frame, FRAME_SUM_WHOLE);
 }
 
@@ -356,6 +356,7 @@ void frame_shape(struct frame *frame, const struct shape *shape)
     unsigned int n = 4 * shape->ntags;
     uint8_t *b = frame->bytes;
 
+    frame->shaped = true;
     if (shape->v6)
         make_v6(frame);
     memmove(b + 12 + n, b + 12, frame->n - 12);
@@ -412,9 +413,7 @@ uint32_t lab_run(struct lab *lab, enum loader_program program, const struct fram
 /* The padding behind the IP packet: zeros, or the request's; not more than the request had. */
 static bool padding_is_clean(const struct frame *out, const struct frame *request, size_t npacket)
 {
-    size_t i;
-
-    for (i = npacket; i < out->n; i++)
+    for (size_t i = npacket; i < out->n; i++)
         if (out->bytes[i] && (i >= request->n || out->bytes[i] != request->bytes[i]))
             return false;
     return out->n == npacket || out->n <= (request->n < 60 ? 60 : request->n);
@@ -430,22 +429,47 @@ bool frame_answers(const struct frame *out, const struct frame *request, const s
 static void lab_send(const struct lab *lab, const struct frame *request, struct frame *in)
 {
     *in = *request;
-    frame_shape(in, &lab->shape);
+    if (!in->shaped)
+        frame_shape(in, &lab->shape);
     if (!lab->as_it_is && frame_has_sum(in))
         frame_sum(in, FRAME_SUM_WHOLE);
 }
 
-bool lab_answers(struct lab *lab, enum loader_program program, const struct frame *request,
-                 const char *text, size_t ntext)
+/* By XDP_TX, or TC_ACT_REDIRECT. */
+static bool answered(const struct lab *lab, uint32_t verdict)
+{
+    return verdict == (lab->program == LOADER_XDP ? 3u : 7u);
+}
+
+/* By XDP_PASS, or TC_ACT_UNSPEC. */
+static bool left(const struct lab *lab, uint32_t verdict)
+{
+    return verdict == (lab->program == LOADER_XDP ? 2u : UINT32_MAX);
+}
+
+bool lab_is_answered(struct lab *lab, const struct frame *frame)
+{
+    static struct frame out;
+
+    return answered(lab, lab_run(lab, lab->program, frame, &out));
+}
+
+bool lab_is_left(struct lab *lab, const struct frame *frame)
+{
+    static struct frame out;
+
+    return left(lab, lab_run(lab, lab->program, frame, &out)) && frame_equal(&out, frame);
+}
+
+bool lab_answers(struct lab *lab, const struct frame *request, const char *text, size_t ntext)
 {
     static struct frame out, want, in;
     uint32_t verdict;
 
     lab_send(lab, request, &in);
-    verdict = lab_run(lab, program, &in, &out);
-    frame_answer(&want, request, text, ntext);
-    frame_shape(&want, &lab->shape);
-    if (verdict == (program == LOADER_XDP ? 3u : 7u) && frame_answers(&out, &in, &want))
+    verdict = lab_run(lab, lab->program, &in, &out);
+    frame_answer(&want, &in, text, ntext);
+    if (answered(lab, verdict) && frame_answers(&out, &in, &want))
         return true;
     diag("verdict %u", verdict);
     frame_dump("request", &in);
@@ -454,55 +478,191 @@ bool lab_answers(struct lab *lab, enum loader_program program, const struct fram
     return false;
 }
 
-bool lab_passes(struct lab *lab, enum loader_program program, const struct frame *request,
-                enum mc_count reason)
+/* Whether the counts have grown as `want` says. */
+static bool counts_are(struct lab *lab, const struct mc_counts *want)
 {
-    static struct frame out, in;
-    struct mc_counts before, after;
-    uint32_t verdict;
-    size_t i;
+    struct mc_counts after;
     bool right = true;
 
-    lab_send(lab, request, &in);
-    loader_counts(lab->loader, &before);
-    verdict = lab_run(lab, program, &in, &out);
     loader_counts(lab->loader, &after);
-    if (verdict != (program == LOADER_XDP ? 2u : UINT32_MAX) || !frame_equal(&out, &in)) {
+    for (size_t i = 0; i < MC_COUNTS; i++) {
+        if (want->count[i] != after.count[i])
+            diag("count %zu: %llu, wanted %llu", i, after.count[i], want->count[i]);
+        right &= want->count[i] == after.count[i];
+    }
+    return right && memcmp(want->class_hits, after.class_hits, sizeof(after.class_hits)) == 0;
+}
+
+bool lab_passes(struct lab *lab, const struct frame *request, enum mc_count reason)
+{
+    static struct frame out, in;
+    struct mc_counts counts;
+    uint32_t verdict;
+
+    lab_send(lab, request, &in);
+    loader_counts(lab->loader, &counts);
+    verdict = lab_run(lab, lab->program, &in, &out);
+    if (!left(lab, verdict) || !frame_equal(&out, &in)) {
         diag("verdict %u", verdict);
         frame_dump("request", &in);
         frame_dump("got", &out);
         return false;
     }
-    if (reason == LAB_UNCOUNTED)
-        return memcmp(&before, &after, sizeof(before)) == 0;
-    before.count[MC_COUNT_SEEN]++;
-    before.count[reason]++;
-    for (i = 0; i < MC_COUNTS; i++) {
-        if (before.count[i] != after.count[i])
-            diag("count %zu: %llu, wanted %llu", i, after.count[i], before.count[i]);
-        right &= before.count[i] == after.count[i];
+    if (reason != LAB_UNCOUNTED) {
+        counts.count[MC_COUNT_SEEN]++;
+        counts.count[reason]++;
     }
-    return right;
+    return counts_are(lab, &counts);
 }
 
-bool lab_takes(struct lab *lab, enum loader_program program, const struct frame *request)
+bool lab_takes(struct lab *lab, const struct frame *request)
 {
-    const size_t by = program == LOADER_XDP ? MC_COUNT_ANSWERED_XDP : MC_COUNT_ANSWERED_TC;
     static struct frame out, in;
-    struct mc_counts before, after;
+    struct mc_counts counts;
     uint32_t verdict;
 
     lab_send(lab, request, &in);
-    loader_counts(lab->loader, &before);
-    verdict = lab_run(lab, program, &in, &out);
-    loader_counts(lab->loader, &after);
-    before.count[MC_COUNT_SEEN]++;
-    before.count[MC_COUNT_KEYS]++;
-    before.count[MC_COUNT_MISSES]++;
-    before.count[MC_COUNT_BYTES_READ] = after.count[MC_COUNT_BYTES_READ];
-    before.count[by]++;
-    return verdict == (program == LOADER_XDP ? 1u : 2u) &&
-           memcmp(&before, &after, sizeof(before)) == 0;
+    loader_counts(lab->loader, &counts);
+    verdict = lab_run(lab, lab->program, &in, &out);
+    counts.count[MC_COUNT_SEEN]++;
+    counts.count[MC_COUNT_KEYS]++;
+    counts.count[MC_COUNT_MISSES]++;
+    counts.count[MC_COUNT_BYTES_READ] = lab_count(lab, MC_COUNT_BYTES_READ);
+    counts.count[lab->program == LOADER_XDP ? MC_COUNT_ANSWERED_XDP : MC_COUNT_ANSWERED_TC]++;
+    return verdict == (lab->program == LOADER_XDP ? 1u : 2u) && counts_are(lab, &counts);
+}
+
+/* --- cases ----------------------------------------------------------------------- */
+
+static char *member_of(struct lab *lab, const struct lab_set *set)
+{
+    char *const bases[] = {[LAB_CONTROL] = (char *)lab->control,
+                           [LAB_ITEM] = (char *)lab->item,
+                           [LAB_BUCKET] = (char *)lab->bucket};
+
+    return bases[set->where] + set->at;
+}
+
+static void set_state(struct lab *lab, const struct lab_case *row, int64_t before[])
+{
+    const struct lab_set *set = row->state;
+
+    for (size_t i = 0; i < COUNT(row->state) && set->n; i++, set++) {
+        int64_t value;
+
+        before[i] = 0;
+        memcpy(&before[i], member_of(lab, set), set->n);
+        value = set->value + (set->how == LAB_MORE ? before[i] : 0) +
+                (set->how == LAB_IN ? lab_second(lab) : 0);
+        memcpy(member_of(lab, set), &value, set->n);
+    }
+}
+
+static void restore_state(struct lab *lab, const struct lab_case *row, const int64_t before[])
+{
+    for (size_t i = COUNT(row->state); i-- > 0;)
+        if (row->state[i].n)
+            memcpy(member_of(lab, &row->state[i]), &before[i], row->state[i].n);
+}
+
+static bool is_ip6(const char *address)
+{
+    return address && strchr(address, ':');
+}
+
+static void put_address(struct frame *frame, size_t v4, size_t v6, const char *address)
+{
+    if (address && inet_pton(is_ip6(address) ? AF_INET6 : AF_INET, address,
+                             frame->bytes + (is_ip6(address) ? v6 : v4)) != 1)
+        abort();
+}
+
+static void make_frame(struct frame *frame, const struct lab_case *row,
+                       const struct lab_bytes *send)
+{
+    const struct lab_edit *edit = row->frame;
+    struct shape shape = row->shape;
+
+    frame_request(frame, send->at, send->n);
+    shape.v6 |= is_ip6(row->from) || is_ip6(row->to);
+    if (shape.v6 || shape.ntags)
+        frame_shape(frame, &shape);
+    put_address(frame, 26, 22, row->from);
+    put_address(frame, 30, 38, row->to);
+    for (; edit < row->frame + COUNT(row->frame) && edit->to.n; edit++)
+        memcpy(frame->bytes + edit->at, edit->to.at, edit->to.n);
+    frame_ip_sum(frame);
+    if (frame_has_sum(frame))
+        frame_sum(frame, FRAME_SUM_WHOLE);
+}
+
+void lab_frame(struct frame *frame, const struct lab_case *row)
+{
+    make_frame(frame, row, row->send);
+}
+
+bool lab_right(struct lab *lab, const struct lab_case *row)
+{
+    int64_t before[COUNT(row->state)];
+    struct frame frame;
+    bool right = true;
+
+    set_state(lab, row, before);
+    for (size_t i = 0; i < COUNT(row->send) && row->send[i].at; i++) {
+        make_frame(&frame, row, &row->send[i]);
+        if (row->verdict == LAB_ANSWERS)
+            right &= lab_answers(lab, &frame, row->reply.at, row->reply.n);
+        else
+            right &= lab_passes(lab, &frame,
+                                row->only_xdp && lab->program == LOADER_TC ? LAB_UNCOUNTED
+                                                                           : row->reason);
+    }
+    restore_state(lab, row, before);
+    return right;
+}
+
+/* A request as a name. */
+static const char *shown(const struct lab_bytes *bytes)
+{
+    static char text[128];
+    size_t n = 0;
+
+    for (size_t i = 0; i < bytes->n && n < sizeof(text) - 8; i++)
+        n += (size_t)snprintf(text + n, 8,
+                              bytes->at[i] < ' ' || bytes->at[i] > '~' ? "\\x%02x" : "%c",
+                              (unsigned char)bytes->at[i]);
+    text[n] = '\0';
+    return text;
+}
+
+void lab_try(struct lab *lab, const struct lab_case *rows, size_t n)
+{
+    for (const struct lab_case *row = rows; row < rows + n; row++)
+        ok(lab_right(lab, row), "%s%s", row->what ? row->what : shown(row->send),
+           row->what                    ? ""
+           : row->verdict == LAB_PASSES ? " is passed"
+                                        : " is answered");
+}
+
+void frame_text(struct frame *frame, const char *text)
+{
+    frame_request(frame, text, strlen(text));
+}
+
+bool lab_replies(struct lab *lab, const char *request, const char *reply)
+{
+    struct frame frame;
+
+    frame_text(&frame, request);
+    return lab_answers(lab, &frame, reply, strlen(reply));
+}
+
+bool lab_leaves(struct lab *lab, const char *request, enum mc_count reason)
+{
+    struct frame frame;
+
+    frame_text(&frame, request);
+    return lab_passes(lab, &frame, reason);
 }
 
 double lab_time(struct lab *lab, enum loader_program program, const struct frame *in,
@@ -511,11 +671,10 @@ double lab_time(struct lab *lab, enum loader_program program, const struct frame
     struct frame out;
     struct loader_packet packet;
     double best = 1e9, sum;
-    unsigned int i, round;
 
-    for (round = 0; round < 7; round++) {
+    for (unsigned int round = 0; round < 7; round++) {
         sum = 0;
-        for (i = 0; i < runs; i++) {
+        for (unsigned int i = 0; i < runs; i++) {
             packet = (struct loader_packet){
                 .in = in->bytes, .nin = in->n, .out = out.bytes, .nout = sizeof(out.bytes)};
             if (loader_run(lab->loader, program, &packet))
@@ -529,8 +688,7 @@ double lab_time(struct lab *lab, enum loader_program program, const struct frame
 }
 
 /* The counts since `before`. */
-static struct counted counted_since(struct lab *lab, enum loader_program program, uint8_t clsid,
-                                    const struct mc_counts *before)
+static struct counted counted_since(struct lab *lab, uint8_t clsid, const struct mc_counts *before)
 {
     struct mc_counts after;
 
@@ -538,7 +696,7 @@ static struct counted counted_since(struct lab *lab, enum loader_program program
 #define GROWN(name) (after.count[MC_COUNT_##name] - before->count[MC_COUNT_##name])
     return (struct counted){
         .seen = GROWN(SEEN),
-        .answered = program == LOADER_XDP ? GROWN(ANSWERED_XDP) : GROWN(ANSWERED_TC),
+        .answered = lab->program == LOADER_XDP ? GROWN(ANSWERED_XDP) : GROWN(ANSWERED_TC),
         .keys = GROWN(KEYS),
         .hits = GROWN(HITS),
         .misses = GROWN(MISSES),
@@ -549,21 +707,28 @@ static struct counted counted_since(struct lab *lab, enum loader_program program
 #undef GROWN
 }
 
-bool lab_counts(struct lab *lab, enum loader_program program, const struct frame *requests,
-                size_t nrequests, const struct counted *want)
+uint64_t lab_count(struct lab *lab, enum mc_count which)
+{
+    struct mc_counts counts;
+
+    loader_counts(lab->loader, &counts);
+    return counts.count[which];
+}
+
+bool lab_counts(struct lab *lab, const struct frame *requests, size_t nrequests,
+                const struct counted *want)
 {
     enum { CLASS = 9, SEGMENT = 2 };
     struct mc_counts before;
     struct counted counted;
     struct frame out;
-    size_t i;
 
     lab_clear(lab);
     lab_put(lab, "hit", 3, "v", 1)->clsid = CLASS | SEGMENT << 6;
     loader_counts(lab->loader, &before);
-    for (i = 0; i < nrequests; i++)
-        lab_run(lab, program, &requests[i], &out);
-    counted = counted_since(lab, program, CLASS, &before);
+    for (size_t i = 0; i < nrequests; i++)
+        lab_run(lab, lab->program, &requests[i], &out);
+    counted = counted_since(lab, CLASS, &before);
     if (memcmp(&counted, want, sizeof(counted)) == 0)
         return true;
     diag("seen %" PRIu64 ", answered %" PRIu64 ", keys %" PRIu64 ", hits %" PRIu64

@@ -19,22 +19,24 @@
 
 enum { LO = 1 }; /* its index in every namespace */
 
+static const char get_none[] = "get none\r\n";
+
+static void to_server(struct frame *frame)
+{
+    frame_text(frame, get_none);
+    memcpy(frame->bytes, &(uint64_t){LAB_MAC}, 6);
+}
+
 static bool from(struct lab *lab, const char *source, const char *destination, bool answered)
 {
-    static const char text[] = "get none\r\n";
+    struct lab_case row = {SEND("get none\r\n"), FROM(source), TO(destination), PASS(SOURCE)};
     struct frame frame;
-    uint32_t address;
 
-    frame_request(&frame, text, sizeof(text) - 1);
+    lab_frame(&frame, &row);
     if (lab->ifindex)
         memcpy(frame.bytes, &(uint64_t){LAB_MAC}, 6);
-    address = inet_addr(source);
-    memcpy(frame.bytes + 26, &address, 4);
-    address = inet_addr(destination);
-    memcpy(frame.bytes + 30, &address, 4);
-    frame_seal(&frame);
-    return answered ? lab_answers(lab, LOADER_XDP, &frame, "END\r\n", 5)
-                    : lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_SOURCE);
+    return answered ? lab_answers(lab, &frame, "END\r\n", 5)
+                    : lab_passes(lab, &frame, MC_COUNT_PASS_SOURCE);
 }
 
 /*
@@ -65,13 +67,12 @@ static bool reply_leaves(struct lab *lab)
 /* ntags: of a VLAN that is the server's. */
 static bool comes_unknown(struct lab *lab, unsigned int ntags)
 {
-    static const char text[] = "get none\r\n";
     struct frame frame;
 
-    frame_request(&frame, text, sizeof(text) - 1);
+    frame_text(&frame, get_none);
     frame_shape(&frame, &(struct shape){.ntags = ntags});
     memcpy(frame.bytes, &(uint64_t){LAB_MAC}, 6);
-    return lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_WAY);
+    return lab_passes(lab, &frame, MC_COUNT_PASS_WAY);
 }
 
 static bool neighbour_is_unknown(struct lab *lab)
@@ -83,11 +84,9 @@ static bool neighbour_is_unknown(struct lab *lab)
  * to. */
 static bool other_mac_has_no_reply(struct lab *lab)
 {
-    static const char text[] = "get none\r\n";
     struct frame frame, out;
 
-    frame_request(&frame, text, sizeof(text) - 1);
-    memcpy(frame.bytes, &(uint64_t){LAB_MAC}, 6);
+    to_server(&frame);
     frame.bytes[11] = 77;
     return lab_run(lab, LOADER_XDP, &frame, &out) == 3 && memcmp(out.bytes, "\2\0\0\0\0\2", 6) == 0;
 }
@@ -124,70 +123,69 @@ static unsigned int nanswered(struct lab *lab)
     return n;
 }
 
-static void test_age(struct lab *lab, const char *name)
+static void test_age(struct lab *lab)
 {
     unsigned int n;
 
     age_ways(lab, 55);
-    ok(nanswered(lab) == 400, "%s: in the first minute all requests are answered", name);
+    ok(nanswered(lab) == 400, "in the first minute all requests are answered");
     age_ways(lab, 10);
     n = nanswered(lab);
     ok(n > 320 && n < 400,
-       "%s: in the second minute some requests are passed, so that the stack replies (%u of 400)",
-       name, 400 - n);
+       "in the second minute some requests are passed, so that the stack replies (%u of 400)",
+       400 - n);
     age_ways(lab, 60);
-    ok(nanswered(lab) == 0, "%s: in the third minute all requests are passed", name);
+    ok(nanswered(lab) == 0, "in the third minute all requests are passed");
     ok(reply_leaves(lab) && nanswered(lab) == 400,
-       "%s: after the stack has replied all requests are answered", name);
+       "after the stack has replied all requests are answered");
     age_ways(lab, 3);
     ok(nanswered(lab) == 400 && !other_mac_has_no_reply(lab),
-       "%s: after seconds requests from the known MAC address are answered, from another are "
-       "passed",
-       name);
+       "after seconds requests from the known MAC address are answered, from another are "
+       "passed");
 }
 
 static void test_way(struct lab *lab, struct loader_link *link, const char *name)
 {
+    tap_under("%s: ", name);
     lab->ifindex = (int)if_nametoindex(name);
-    ok(neighbour_is_unknown(lab), "%s: a neighbour that the stack has not replied to is passed",
-       name);
+    ok(neighbour_is_unknown(lab), "a neighbour that the stack has not replied to is passed");
     if (loader_attach_tc(lab->loader, link)) {
-        ok(true, "%s: the stack's replies # SKIP no TC on this kernel", name);
+        ok(true, "the stack's replies # SKIP no TC on this kernel");
         return;
     }
     ok(datagram_leaves(lab, "10.0.0.1", LAB_PORT + 1, true) && neighbour_is_unknown(lab),
-       "%s: a neighbour is passed after the stack sent to it from another port", name);
+       "a neighbour is passed after the stack sent to it from another port");
     ok(datagram_leaves(lab, "10.0.0.1", LAB_PORT, false) && neighbour_is_unknown(lab),
-       "%s: a neighbour is passed after another's socket sent to it from the port", name);
+       "a neighbour is passed after another's socket sent to it from the port");
     ok(datagram_leaves(lab, "10.0.0.3", LAB_PORT, true) && neighbour_is_unknown(lab),
-       "%s: a neighbour is passed after the stack sent to it from another address", name);
+       "a neighbour is passed after the stack sent to it from another address");
     ok(reply_leaves(lab) && from(lab, "10.0.0.2", "10.0.0.1", true),
-       "%s: a neighbour that the server replied to is answered", name);
+       "a neighbour that the server replied to is answered");
     ok(comes_unknown(lab, 1) && comes_unknown(lab, 2),
-       "%s: in a VLAN it is passed: the reply has left without a tag", name);
-    ok(other_mac_has_no_reply(lab), "%s: another MAC address with its IP address is passed", name);
+       "in a VLAN it is passed: the reply has left without a tag");
+    ok(other_mac_has_no_reply(lab), "another MAC address with its IP address is passed");
     loader_invalidate_ways(lab->loader);
-    ok(neighbour_is_unknown(lab), "%s: after a change of routes the neighbour is passed", name);
+    ok(neighbour_is_unknown(lab), "after a change of routes the neighbour is passed");
     ok(reply_leaves(lab) && from(lab, "10.0.0.2", "10.0.0.1", true),
-       "%s: after another reply of the stack it is answered", name);
+       "after another reply of the stack it is answered");
     loader_set_ports(lab->loader, &(struct mc_way_port){(uint32_t)lab->ifindex, 77}, 1);
-    ok(neighbour_is_unknown(lab), "%s: as a port of another interface this one has no ways back",
-       name);
+    ok(neighbour_is_unknown(lab), "as a port of another interface this one has no ways back");
     loader_set_ports(lab->loader, NULL, 0);
-    test_age(lab, name);
+    test_age(lab);
 }
 
 static void test_interface(struct lab *lab, const char *name, bool loopback)
 {
+    tap_under("%s: ", name);
     lab->ifindex = loopback ? 0 : (int)if_nametoindex(name);
-    ok(from(lab, "10.0.0.2", "10.0.0.1", true), "%s: a neighbour is answered", name);
-    ok(from(lab, "10.0.0.1", "10.0.0.1", loopback), "%s: one of our own addresses as source: %s",
-       name, loopback ? "answered" : "passed");
-    ok(from(lab, "127.0.0.1", "10.0.0.1", loopback), "%s: a loopback address as source: %s", name,
+    ok(from(lab, "10.0.0.2", "10.0.0.1", true), "a neighbour is answered");
+    ok(from(lab, "10.0.0.1", "10.0.0.1", loopback), "one of our own addresses as source: %s",
        loopback ? "answered" : "passed");
-    ok(from(lab, "10.0.0.2", "127.0.0.1", loopback), "%s: a loopback address as destination: %s",
-       name, loopback ? "answered" : "passed");
-    ok(from(lab, "127.0.0.1", "127.0.0.1", loopback), "%s: a loopback address as both: %s", name,
+    ok(from(lab, "127.0.0.1", "10.0.0.1", loopback), "a loopback address as source: %s",
+       loopback ? "answered" : "passed");
+    ok(from(lab, "10.0.0.2", "127.0.0.1", loopback), "a loopback address as destination: %s",
+       loopback ? "answered" : "passed");
+    ok(from(lab, "127.0.0.1", "127.0.0.1", loopback), "a loopback address as both: %s",
        loopback ? "answered" : "passed");
 }
 
@@ -205,14 +203,6 @@ static bool comes_through(int client, int server, const char *text)
            recv(server, got, sizeof(got), 0) == (ssize_t)n && memcmp(got, request, n) == 0;
 }
 
-static uint64_t counted(struct lab *lab, enum mc_count which)
-{
-    struct mc_counts counts;
-
-    loader_counts(lab->loader, &counts);
-    return counts.count[which];
-}
-
 /* The frames of a local socket have little room behind their data. */
 static void test_room(struct lab *lab)
 {
@@ -220,19 +210,19 @@ static void test_room(struct lab *lab)
     int server = lab_socket(LAB_PORT), client = lab_socket(0);
     char value[1300];
     struct loader_link link;
-    unsigned int i;
 
     memset(value, 'v', sizeof(value));
     lab_put(lab, "large", 5, value, sizeof(value));
     loader_link_init(&link, LO);
     if (loader_attach_xdp(lab->loader, &link, true))
         skip_all("cannot attach generic XDP to lo");
-    for (i = 0; i < 2; i++)
-        ok(comes_through(client, server, requests[i]) && counted(lab, MC_COUNT_PASS_ROOM) == i + 1,
+    for (unsigned int i = 0; i < 2; i++)
+        ok(comes_through(client, server, requests[i]) &&
+               lab_count(lab, MC_COUNT_PASS_ROOM) == i + 1,
            "without TC a request whose reply has no room is passed and counted, %u", i);
     loader_set_tc(lab->loader, true, false);
-    for (i = 0; i < 2; i++)
-        ok(comes_through(client, server, requests[i]) && counted(lab, MC_COUNT_PASS_ROOM) == 2,
+    for (unsigned int i = 0; i < 2; i++)
+        ok(comes_through(client, server, requests[i]) && lab_count(lab, MC_COUNT_PASS_ROOM) == 2,
            "with TC such a request is left to TC to count, %u", i);
     loader_detach(&link);
     close(client);
@@ -283,6 +273,7 @@ int main(void)
     test_interface(&lab, "lo", true);
     test_interface(&lab, "ou0", false);
     loader_detach(&link);
+    tap_under("%s", "");
     test_room(&lab);
     lab_close(&lab);
     test_time();

@@ -98,96 +98,99 @@ static void test_requests(struct lab *lab, const struct shape *shape)
         {"mn\r\nmn\r\n", REDIRECT},
         {"x\r\n", PASS}, /* too short for what is looked at */
     };
-    const char *name = shape->v6 ? "IPv6" : "IPv4";
     struct frame out, frame;
 
     ok(text_becomes(lab, shape, "set k 0 0 2\r\nxx\r\n", PASS),
-       "%s: a source that the stack has not replied to is passed", name);
-    if (!ok(reply_leaves(lab, shape->v6), "%s: the stack replies", name))
+       "a source that the stack has not replied to is passed");
+    if (!ok(reply_leaves(lab, shape->v6), "the stack replies"))
         return;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        ok(text_becomes(lab, shape, rows[i].text, rows[i].verdict), "%s: %s%.*s", name,
+    for (size_t i = 0; i < COUNT(rows); i++)
+        ok(text_becomes(lab, shape, rows[i].text, rows[i].verdict), "%s%.*s",
            rows[i].verdict == REDIRECT ? "into the ring: " : "passed: ",
            (int)strcspn(rows[i].text, "\r\n"), rows[i].text);
     request(&frame, shape, "get small\r\n");
-    ok(lab_run(lab, LOADER_XDP, &frame, &out) == TX, "%s: a hit is answered", name);
+    ok(lab_run(lab, LOADER_XDP, &frame, &out) == TX, "a hit is answered");
     request(&frame, shape, "get none\r\n");
-    ok(lab_run(lab, LOADER_XDP, &frame, &out) == TX, "%s: a miss is answered", name);
+    ok(lab_run(lab, LOADER_XDP, &frame, &out) == TX, "a miss is answered");
     request(&frame, shape, "delete k\r\n");
     frame.bytes[11] = 77;
-    ok(becomes(lab, &frame, PASS), "%s: another MAC address than replies go to is passed", name);
+    ok(becomes(lab, &frame, PASS), "another MAC address than replies go to is passed");
     frame.bytes[11] = 2;
     frame.bytes[5] ^= 4;
-    ok(becomes(lab, &frame, PASS), "%s: a frame to another MAC address is passed", name);
+    ok(becomes(lab, &frame, PASS), "a frame to another MAC address is passed");
 }
 
 /* Frames that the server could not parse as they are, or that it must not see. */
 static void test_frames(struct lab *lab, const struct shape *shape)
 {
+    static const struct {
+        const char *what;
+        int at; /* from UDP's header on */
+        uint8_t flip;
+    } rows[] = {
+        {"a request of two datagrams", 13, 3},
+        {"lengths that do not agree", 5, 1},
+        {"another port", 3, 1},
+        {"a source port that no client has", 0, LAB_CLIENT_PORT >> 8},
+        {"another machine's address", -1, 8},
+    };
     const size_t udp = 14 + (shape->v6 ? 40 : 20);
-    const char *name = shape->v6 ? "IPv6" : "IPv4";
     struct frame frame;
 
-    request(&frame, shape, "delete k\r\n");
-    frame.bytes[udp + 13] = 2;
-    ok(becomes(lab, &frame, PASS), "%s: a request of two datagrams is passed", name);
-    frame.bytes[udp + 13] = 1;
-    frame.bytes[udp + 5]++;
-    ok(becomes(lab, &frame, PASS), "%s: lengths that do not agree are passed", name);
-    frame.bytes[udp + 5]--;
-    frame.bytes[udp + 3]++;
-    ok(becomes(lab, &frame, PASS), "%s: another port is passed", name);
-    frame.bytes[udp + 3]--;
-    frame.bytes[udp] = frame.bytes[udp + 1] = 0;
-    ok(becomes(lab, &frame, PASS), "%s: a source port that no client has is passed", name);
-    request(&frame, shape, "delete k\r\n");
-    frame.bytes[udp - 1] ^= 8;
-    ok(becomes(lab, &frame, PASS), "%s: another machine's address is passed", name);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        request(&frame, shape, "delete k\r\n");
+        frame.bytes[(int)udp + rows[i].at] ^= rows[i].flip;
+        ok(becomes(lab, &frame, PASS), "%s is passed", rows[i].what);
+    }
     request(&frame, shape, "delete k\r\n");
     frame.n = MC_RING_FRAME;
-    ok(becomes(lab, &frame, REDIRECT), "%s: with padding up to the longest frame it goes", name);
+    ok(becomes(lab, &frame, REDIRECT), "with padding up to the longest frame it goes");
     frame.n++;
-    ok(becomes(lab, &frame, PASS), "%s: a longer one is passed", name);
+    ok(becomes(lab, &frame, PASS), "a longer one is passed");
     if (shape->v6)
         return;
     request(&frame, shape, "delete k\r\n");
     frame.bytes[20] = 0x20;
-    ok(becomes(lab, &frame, PASS), "%s: a fragment is passed", name);
+    ok(becomes(lab, &frame, PASS), "a fragment is passed");
     request(&frame, &(struct shape){.ntags = 1}, "delete k\r\n");
-    ok(becomes(lab, &frame, PASS), "%s: a frame with a tag is passed", name);
+    ok(becomes(lab, &frame, PASS), "a frame with a tag is passed");
+}
+
+/* In that state a request is passed, or goes into the ring. */
+static void in_state(struct lab *lab, const struct mc_local *local, uint32_t verdict,
+                     const char *what)
+{
+    local_publish(lab->control, local);
+    ok(text_becomes(lab, &(struct shape){0}, "delete k\r\n", verdict), "%s", what);
 }
 
 static void test_states(struct lab *lab)
 {
-    const struct shape plain = {0};
     struct mc_local narrow = ours;
 
     lab->control->bypass = 1;
-    ok(text_becomes(lab, &plain, "delete k\r\n", PASS), "passed while the server sees everything");
+    in_state(lab, &ours, PASS, "passed while the server sees everything");
     lab->control->bypass = 0;
     lab->control->lease = 0;
-    ok(text_becomes(lab, &plain, "delete k\r\n", PASS), "passed while the server has stopped");
+    in_state(lab, &ours, PASS, "passed while the server has stopped");
     lab->control->lease = MC_LEASE_EVER | MC_LEASE_DEAD;
-    ok(text_becomes(lab, &plain, "delete k\r\n", PASS), "passed when it has ended");
+    in_state(lab, &ours, PASS, "passed when it has ended");
     lab->control->lease = MC_LEASE_EVER;
     narrow.mtu = 20 + 8 + MC_UDP_PAYLOAD - 1;
-    local_publish(lab->control, &narrow);
-    ok(text_becomes(lab, &plain, "delete k\r\n", PASS), "passed when a reply may not fit the MTU");
+    in_state(lab, &narrow, PASS, "passed when a reply may not fit the MTU");
     narrow.mtu++;
-    local_publish(lab->control, &narrow);
-    ok(text_becomes(lab, &plain, "delete k\r\n", REDIRECT), "not when it just fits");
+    in_state(lab, &narrow, REDIRECT, "not when it just fits");
     narrow = ours;
     narrow.tags_hidden = 1;
     local_publish(lab->control, &narrow);
     lab->control->flush_at = 1;
-    ok(text_becomes(lab, &plain, "get small\r\n", PASS),
+    ok(text_becomes(lab, &(struct shape){0}, "get small\r\n", PASS),
        "passed while everything is about to be flushed, if its tag may be hidden");
     lab->control->flush_at = 0;
-    local_publish(lab->control, &ours);
     loader_invalidate_ways(lab->loader);
-    ok(text_becomes(lab, &plain, "delete k\r\n", PASS), "passed after a change of routes");
-    ok(reply_leaves(lab, false) && text_becomes(lab, &plain, "delete k\r\n", REDIRECT),
-       "until the stack has replied again");
+    in_state(lab, &ours, PASS, "passed after a change of routes");
+    ok(reply_leaves(lab, false), "the stack replies again");
+    in_state(lab, &ours, REDIRECT, "then it goes into the ring again");
 }
 
 /* How many of so many requests go into the ring. */
@@ -202,29 +205,18 @@ static unsigned int ntaken(struct lab *lab, unsigned int n)
     return taken;
 }
 
-static uint64_t nfull(struct lab *lab)
-{
-    struct mc_counts counts;
-
-    loader_counts(lab->loader, &counts);
-    return counts.count[MC_COUNT_RING_FULL];
-}
-
 /* taken: how many frames the server has given back, of those that the other tests have put. */
 static void test_credit(struct lab *lab, struct xsk *xsk, uint64_t *taken)
 {
-    struct mc_counts counts;
-
-    loader_counts(lab->loader, &counts);
-    *taken = counts.count[MC_COUNT_RING];
-    ok(ntaken(lab, MC_RING_SIZE + 10) == MC_RING_SIZE && nfull(lab) == 10,
+    *taken = lab_count(lab, MC_COUNT_RING);
+    ok(ntaken(lab, MC_RING_SIZE + 10) == MC_RING_SIZE && lab_count(lab, MC_COUNT_RING_FULL) == 10,
        "a ring takes as many frames as it has places, the others are passed and counted");
     *taken += 3;
-    ok(ntaken(lab, 10) == 3 && nfull(lab) == 17, "then as many as the server has given back");
+    ok(ntaken(lab, 10) == 3 && lab_count(lab, MC_COUNT_RING_FULL) == 17,
+       "then as many as the server has given back");
     *taken -= 1000;
     ok(ntaken(lab, 10) == 0, "none when the server's count makes no sense");
-    loader_counts(lab->loader, &counts);
-    *taken = counts.count[MC_COUNT_RING];
+    *taken = lab_count(lab, MC_COUNT_RING);
     xsk_close(xsk);
     ok(ntaken(lab, 10) == 0, "none when the socket is closed");
 }
@@ -262,10 +254,12 @@ int main(void)
     ok(taken != NULL, "and given to the program");
     loader_add_ring_port(lab.loader, &(struct mc_ring_port){(uint32_t)link.ifindex + 1, 5, 1});
     loader_add_ring_port(lab.loader, &(struct mc_ring_port){(uint32_t)link.ifindex, 5, 1});
-    test_requests(&lab, &(struct shape){0});
-    test_requests(&lab, &(struct shape){.v6 = true});
-    test_frames(&lab, &(struct shape){0});
-    test_frames(&lab, &(struct shape){.v6 = true});
+    for (int v6 = 0; v6 < 2; v6++) {
+        tap_under("IPv%d: ", v6 ? 6 : 4);
+        test_requests(&lab, &(struct shape){.v6 = v6});
+        test_frames(&lab, &(struct shape){.v6 = v6});
+    }
+    tap_under("%s", "");
     test_states(&lab);
     test_credit(&lab, &xsk, taken);
     loader_detach(&link);

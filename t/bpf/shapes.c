@@ -9,92 +9,52 @@
 #include <string.h>
 
 #include "iface/local.h"
+#include "t/bpf/wire.h"
 #include "t/lib/tap.h"
 
-static const char *const names[] = {"XDP", "TC"};
-static const char text[] = "get hit\r\n", reply[] = "VALUE hit 0 5\r\nvalue\r\nEND\r\n";
+#define GET   "get hit\r\n"
+#define REPLY "VALUE hit 0 5\r\nvalue\r\nEND\r\n"
+#define HIT   V6, SEND(GET)
 
-static void request(struct frame *frame, bool v6, unsigned int ntags)
-{
-    frame_request(frame, text, sizeof(text) - 1);
-    frame_shape(frame, &(struct shape){.v6 = v6, .ntags = ntags});
-}
-
-/* Whether a frame is answered at all, with the right checksum. */
-static bool is_answered(struct lab *lab, enum loader_program program, const struct frame *frame)
-{
-    static struct frame in, out;
-
-    in = *frame;
-    frame_sum(&in, FRAME_SUM_WHOLE);
-    return lab_run(lab, program, &in, &out) == (program == LOADER_XDP ? 3u : 7u);
-}
-
-/* Bytes of a frame of IPv6 that are changed, and the reason to pass it then. */
-struct change {
-    const char *what;
-    unsigned int at, n;
-    uint8_t bytes[16];
-    enum mc_count reason;
+static const struct lab_case ip6[] = {
+    {"IPv6: another address passes", HIT, FRAME(AT(53, "\t")), UNCOUNTED},
+    {"IPv6: another network passes", HIT, FRAME(AT(39, "\t")), UNCOUNTED},
+    {"IPv6: address :: passes", HIT, TO("::"), UNCOUNTED},
+    {"IPv6: a group passes", HIT, TO("ff02::1"), UNCOUNTED},
+    {"IPv6: IPv4's address, mapped, passes", HIT, TO("::ffff:10.0.0.1"), UNCOUNTED},
+    {"IPv6: another port passes", HIT, FRAME(AT(57, "\t")), UNCOUNTED},
+    {"IPv6: TCP passes", HIT, FRAME(AT(20, "\6")), UNCOUNTED},
+    {"IPv6: hop-by-hop options pass", HIT, FRAME(AT(20, "\0")), UNCOUNTED},
+    {"IPv6: a fragment passes", HIT, FRAME(AT(20, "\x2c")), UNCOUNTED},
+    {"IPv6: ICMP passes", HIT, FRAME(AT(20, "\x3a")), UNCOUNTED},
+    {"IPv6: another version passes", HIT, FRAME(AT(14, "\x40")), UNCOUNTED},
+    {"IPv6: from :: passes", HIT, FROM("::"), PASS(SOURCE)},
+    {"IPv6: from a group passes", HIT, FROM("ff02::1"), PASS(SOURCE)},
+    {"IPv6: from IPv4, mapped, passes", HIT, FROM("::ffff:10.0.0.2"), PASS(SOURCE)},
+    {"IPv6: from IPv4, compatible, passes", HIT, FROM("::10.0.0.2"), PASS(SOURCE)},
+    {"IPv6: from a service passes", HIT, FRAME(AT(54, "\0\x35")), PASS(SOURCE)},
+    {"IPv6: from memcached passes", HIT, FRAME(AT(54, "\x2b\xcb")), PASS(SOURCE)},
+    {"IPv6: a length of 0 passes", HIT, FRAME(AT(18, "\0\0")), PASS(PACKET)},
+    {"IPv6: a length beyond the end passes", HIT, FRAME(AT(18, "\x10\0")), PASS(PACKET)},
+    {"IPv6: another length of UDP passes", HIT, FRAME(AT(59, "\x18")), PASS(PACKET)},
+    {"IPv6: several datagrams pass", HIT, FRAME(AT(67, "\2")), PASS(FRAME)},
+    {"IPv6: no get passes", HIT, FRAME(AT(70, "G")), PASS(COMMAND)},
+    {"IPv6: any class and flow label is answered", HIT, FRAME(AT(14, "\x6b\xbc\xbc\xbc")),
+     ANSWER(REPLY)},
+    {"IPv6: ::1 is answered over loopback", HIT, FROM("::1"), ANSWER(REPLY)},
+    {"IPv6: our own address is answered over loopback", HIT, FROM("fd00::a00:1"), ANSWER(REPLY)},
 };
 
-static void test_ip6(struct lab *lab, enum loader_program program)
+static void test_cut_off(struct lab *lab)
 {
-    static const struct change rows[] = {
-        {"another address", 53, 1, {9}, LAB_UNCOUNTED},
-        {"another network", 39, 1, {9}, LAB_UNCOUNTED},
-        {"address ::", 38, 16, {0}, LAB_UNCOUNTED},
-        {"a group", 38, 16, {0xff, 2, [15] = 1}, LAB_UNCOUNTED},
-        {"IPv4's address, mapped", 38, 16, {[10] = 0xff, 0xff, 10, 0, 0, 1}, LAB_UNCOUNTED},
-        {"another port", 57, 1, {9}, LAB_UNCOUNTED},
-        {"TCP", 20, 1, {6}, LAB_UNCOUNTED},
-        {"hop-by-hop options", 20, 1, {0}, LAB_UNCOUNTED},
-        {"a fragment", 20, 1, {44}, LAB_UNCOUNTED},
-        {"ICMP", 20, 1, {58}, LAB_UNCOUNTED},
-        {"another version", 14, 1, {0x40}, LAB_UNCOUNTED},
-        {"from ::", 22, 16, {0}, MC_COUNT_PASS_SOURCE},
-        {"from a group", 22, 16, {0xff, 2, [15] = 1}, MC_COUNT_PASS_SOURCE},
-        {"from IPv4, mapped", 22, 16, {[10] = 0xff, 0xff, 10, 0, 0, 2}, MC_COUNT_PASS_SOURCE},
-        {"from IPv4, compatible", 22, 16, {[12] = 10, 0, 0, 2}, MC_COUNT_PASS_SOURCE},
-        {"from a service", 54, 2, {0, 53}, MC_COUNT_PASS_SOURCE},
-        {"from memcached", 54, 2, {0x2b, 0xcb}, MC_COUNT_PASS_SOURCE},
-        {"a length of 0", 18, 2, {0, 0}, MC_COUNT_PASS_PACKET},
-        {"a length beyond the end", 18, 2, {0x10, 0}, MC_COUNT_PASS_PACKET},
-        {"another length of UDP", 59, 1, {24}, MC_COUNT_PASS_PACKET},
-        {"several datagrams", 67, 1, {2}, MC_COUNT_PASS_FRAME},
-        {"no get", 70, 1, {'G'}, MC_COUNT_PASS_COMMAND},
-    };
     struct frame frame;
-    size_t i, n;
     bool right = true;
 
-    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        request(&frame, true, 0);
-        memcpy(frame.bytes + rows[i].at, rows[i].bytes, rows[i].n);
-        ok(lab_passes(lab, program, &frame, rows[i].reason), "%s: IPv6: %s passes", names[program],
-           rows[i].what);
-    }
+    lab_frame(&frame, &ip6[0]);
     /* A test run accepts no frame for TC that ends in its IP header. */
-    for (n = program == LOADER_XDP ? 14 : 54; n < 62; n++) {
-        request(&frame, true, 0);
-        frame.n = n;
-        right &= lab_passes(lab, program, &frame, LAB_UNCOUNTED);
-    }
-    ok(right, "%s: IPv6: a frame cut off in its headers is passed", names[program]);
-    request(&frame, true, 0);
-    frame.bytes[14] = 0x6b;
-    memset(frame.bytes + 15, 0xbc, 3);
-    ok(is_answered(lab, program, &frame), "%s: IPv6: any class and flow label is answered",
-       names[program]);
-    request(&frame, true, 0);
-    memset(frame.bytes + 22, 0, 15);
-    frame.bytes[37] = 1;
-    ok(is_answered(lab, program, &frame), "%s: IPv6: ::1 is answered over loopback",
-       names[program]);
-    request(&frame, true, 0);
-    memcpy(frame.bytes + 22, frame.bytes + 38, 16);
-    ok(is_answered(lab, program, &frame), "%s: IPv6: our own address is answered over loopback",
-       names[program]);
+    for (frame.n = lab->program == LOADER_XDP ? 14 : 54; frame.n < 62; frame.n++)
+        right &= lab_passes(lab, &frame, LAB_UNCOUNTED);
+    ok(right, "IPv6: a frame cut off in its headers is passed");
 }
 
 static void test_tags(struct lab *lab)
@@ -115,20 +75,27 @@ static void test_tags(struct lab *lab)
         {"a tag that no interface removes", 1, {0x81, 0, 0x10, 100}, true},
     };
     struct frame frame;
-    size_t i;
 
-    for (i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
-        request(&frame, i % 2, rows[i / 2].ntags);
+    for (size_t i = 0; i < 2 * COUNT(rows); i++) {
+        frame_text(&frame, GET);
+        frame_shape(&frame, &(struct shape){.v6 = i % 2, .ntags = rows[i / 2].ntags});
         memcpy(frame.bytes + 12, rows[i / 2].tags, 4 * rows[i / 2].ntags);
-        ok(rows[i / 2].answered ? is_answered(lab, LOADER_XDP, &frame)
-                                : lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_MAC),
+        ok(rows[i / 2].answered ? lab_answers(lab, &frame, REPLY, sizeof(REPLY) - 1)
+                                : lab_passes(lab, &frame, MC_COUNT_PASS_MAC),
            "tags: %s, IPv%d", rows[i / 2].what, i % 2 ? 6 : 4);
     }
-    request(&frame, false, 2);
+    frame_text(&frame, GET);
+    frame_shape(&frame, &(struct shape){.ntags = 2});
     memmove(frame.bytes + 16, frame.bytes + 12, frame.n - 12);
     frame.n += 4;
-    ok(lab_passes(lab, LOADER_XDP, &frame, LAB_UNCOUNTED),
-       "tags: a frame with three tags is passed");
+    ok(lab_passes(lab, &frame, LAB_UNCOUNTED), "tags: a frame with three tags is passed");
+}
+
+static void frame_to(struct frame *frame, bool v6, const void *mac)
+{
+    frame_text(frame, GET);
+    frame_shape(frame, &(struct shape){.v6 = v6});
+    memcpy(frame->bytes, mac, 6);
 }
 
 /* A test run counts as coming from lo. */
@@ -145,83 +112,69 @@ static void test_macs(struct lab *lab)
         local.macs[i] = LAB_MAC + (i << 40);
     local_publish(lab->control, &local);
     for (i = 0; i < MC_MAX_MACS; i++) {
-        request(&frame, i % 2, 0);
-        memcpy(frame.bytes, &local.macs[i], 6);
-        right &= is_answered(lab, LOADER_XDP, &frame);
+        frame_to(&frame, i % 2, &local.macs[i]);
+        right &= lab_answers(lab, &frame, REPLY, sizeof(REPLY) - 1);
     }
     ok(right, "MAC addresses: frames to all local ones are answered");
-    for (i = 0, right = true; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
-        request(&frame, i % 2, 0);
-        memcpy(frame.bytes, &foreign[i], 6);
-        right &= lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_MAC);
+    for (i = 0, right = true; i < COUNT(foreign); i++) {
+        frame_to(&frame, i % 2, &foreign[i]);
+        right &= lab_passes(lab, &frame, MC_COUNT_PASS_MAC);
     }
     ok(right, "MAC addresses: frames to others, and to a group, are passed");
-    request(&frame, false, 0);
-    memcpy(frame.bytes, &local.macs[0], 6);
+    frame_to(&frame, false, &local.macs[0]);
     frame.bytes[6] |= 1;
-    ok(lab_passes(lab, LOADER_XDP, &frame, MC_COUNT_PASS_MAC),
+    ok(lab_passes(lab, &frame, MC_COUNT_PASS_MAC),
        "MAC addresses: a group as the source is passed");
     frame.bytes[6] &= 0xfe;
     local.tags_hidden = 1;
     local_publish(lab->control, &local);
     loader_set_tc(lab->loader, true, false);
-    ok(lab_passes(lab, LOADER_XDP, &frame, LAB_UNCOUNTED),
+    ok(lab_passes(lab, &frame, LAB_UNCOUNTED),
        "MAC addresses: where a tag may be hidden, XDP leaves the packet to TC");
     local.nvlans = 0;
     local_publish(lab->control, &local);
-    ok(is_answered(lab, LOADER_XDP, &frame), "MAC addresses: without VLANs XDP answers");
+    ok(lab_answers(lab, &frame, REPLY, sizeof(REPLY) - 1),
+       "MAC addresses: without VLANs XDP answers");
     loader_set_tc(lab->loader, false, false);
     lab_own(lab->control);
-}
-
-/* The partial checksum of a sender that leaves UDP's checksum to hardware. */
-static unsigned int begun6(const uint8_t *ip)
-{
-    uint32_t sum = 17 + ((uint32_t)ip[4] << 8 | ip[5]);
-
-    for (size_t i = 8; i < 40; i++)
-        sum += i % 2 ? ip[i] : (uint32_t)ip[i] << 8;
-    while (sum >> 16)
-        sum = (sum & 0xffff) + (sum >> 16);
-    return sum;
 }
 
 /* For one of all ids the complete checksum equals the partial one. */
 static void test_ambiguous_checksums(struct lab *lab)
 {
     unsigned int id, nambiguous = 0;
-    struct frame frame;
+    struct frame frame, begun;
     bool right = true;
 
     for (id = 0; id < 65536; id++) {
-        frame_request(&frame, text, sizeof(text) - 1);
-        frame.bytes[LAB_HEADERS] = (uint8_t)(id >> 8);
-        frame.bytes[LAB_HEADERS + 1] = (uint8_t)id;
+        frame_text(&frame, GET);
+        put16(frame.bytes + LAB_HEADERS, id);
         frame_shape(&frame, &(struct shape){.v6 = true});
-        if (((unsigned int)frame.bytes[60] << 8 | frame.bytes[61]) == begun6(frame.bytes + 14)) {
-            nambiguous++;
-            right &= lab_passes(lab, LOADER_TC, &frame, MC_COUNT_PASS_PACKET);
-            frame.bytes[LAB_HEADERS + 21] ^= 1;
-            right &= is_answered(lab, LOADER_TC, &frame);
-        }
+        begun = frame;
+        frame_sum(&begun, FRAME_SUM_BEGUN);
+        if (!frame_equal(&frame, &begun))
+            continue;
+        nambiguous++;
+        right &= lab_passes(lab, &frame, MC_COUNT_PASS_PACKET);
+        frame.bytes[LAB_HEADERS + 21] ^= 1;
+        right &= lab_answers(lab, &frame, REPLY, sizeof(REPLY) - 1);
     }
-    ok(nambiguous > 0 && right, "TC: a complete checksum that equals the partial one is passed");
+    ok(nambiguous > 0 && right, "a complete checksum that equals the partial one is passed");
 }
 
 /* A frame of several buffers. */
 static void test_large(struct lab *lab)
 {
     struct frame frame;
-    size_t n;
     bool right = true;
 
-    for (n = 3500; n <= LAB_FRAME_MAX; n += 149) {
-        frame_request(&frame, text, sizeof(text) - 1);
+    for (size_t n = 3500; n <= LAB_FRAME_MAX; n += 149) {
+        frame_text(&frame, GET);
         memset(frame.bytes + frame.n, 0xdb, n - frame.n);
         frame.n = n;
-        right &= lab_answers(lab, LOADER_XDP, &frame, reply, sizeof(reply) - 1);
+        right &= lab_answers(lab, &frame, REPLY, sizeof(REPLY) - 1);
     }
-    ok(right, "a request in a frame of several buffers is passed");
+    ok(right, "a request in a frame of several buffers is answered");
 }
 
 int main(void)
@@ -229,13 +182,16 @@ int main(void)
     struct lab lab;
 
     lab_open(&lab, 256);
-    lab_put(&lab, "hit", 3, "value", 5);
-    test_ip6(&lab, LOADER_XDP);
+    lab_only(&lab, "hit", "value");
+    lab_use(&lab, LOADER_XDP);
+    LAB_TRY(&lab, ip6);
+    test_cut_off(&lab);
     test_tags(&lab);
     test_macs(&lab);
     test_large(&lab);
-    loader_set_tc(lab.loader, true, true);
-    test_ip6(&lab, LOADER_TC);
+    lab_use(&lab, LOADER_TC);
+    LAB_TRY(&lab, ip6);
+    test_cut_off(&lab);
     test_ambiguous_checksums(&lab);
     lab_close(&lab);
     return done();

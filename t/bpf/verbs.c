@@ -17,8 +17,6 @@ enum {
     MARK_BYTES = 20, /* of XDP's mark for TC */
 };
 
-static const char *const names[] = {"XDP", "TC"};
-
 /* --- an item, and its text in each protocol ---------------------------------- */
 
 struct sample {
@@ -30,27 +28,20 @@ struct sample {
 
 static void sample_make(struct sample *sample, size_t nkey, size_t nvalue)
 {
-    size_t i;
-
     *sample = (struct sample){.nkey = nkey, .nvalue = nvalue, .flags = 7, .cas = 12345};
-    for (i = 0; i < nkey; i++)
+    for (size_t i = 0; i < nkey; i++)
         sample->key[i] = (char)('!' + (nkey + i * 31) % 94);
-    for (i = 0; i < nvalue; i++)
+    for (size_t i = 0; i < nvalue; i++)
         sample->value[i] = (char)(nvalue + i * 13 + i / 256);
 }
 
-static uint64_t clock_ns(void)
+/* Makes a second begin now, so that it will not change meanwhile. */
+static void start_second(struct lab *lab)
 {
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* The second of the server's clock. */
-static uint32_t second(const struct lab *lab)
-{
-    return (uint32_t)((clock_ns() - lab->control->base_ns) / 1000000000u);
+    lab->control->base_ns = (uint64_t)(now.tv_sec - 100) * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* lab_put with client flags, a cas id and a time. */
@@ -69,7 +60,7 @@ static struct mc_item *sample_put(struct lab *lab, const struct sample *sample)
     item->exptime = sample->exptime;
     /* Read before, and in this second. */
     item->flags |= MC_ITEM_FETCHED;
-    item->time = second(lab);
+    item->time = lab_second(lab);
     return item;
 }
 
@@ -83,20 +74,19 @@ static void add_gets(struct text *text, const struct sample *sample)
 }
 
 /* Whether it is answered, or passed because the reply is too long. */
-static bool says(struct lab *lab, enum loader_program program, const struct text *request,
-                 const struct text *reply)
+static bool says(struct lab *lab, const struct text *request, const struct text *reply)
 {
     struct frame frame;
 
     frame_request(&frame, request->bytes, request->n);
     if (reply->n > TEXT_MAX)
-        return lab_passes(lab, program, &frame, MC_COUNT_PASS_SIZE);
-    return lab_answers(lab, program, &frame, reply->bytes, reply->n);
+        return lab_passes(lab, &frame, MC_COUNT_PASS_SIZE);
+    return lab_answers(lab, &frame, reply->bytes, reply->n);
 }
 
 /* --- gets ---------------------------------------------------------------------- */
 
-static bool gets_one(struct lab *lab, enum loader_program program, const struct sample *sample)
+static bool gets_one(struct lab *lab, const struct sample *sample)
 {
     struct text request = {.n = 0}, reply = {.n = 0};
 
@@ -107,10 +97,10 @@ static bool gets_one(struct lab *lab, enum loader_program program, const struct 
     text_say(&request, "\r\n");
     add_gets(&reply, sample);
     text_say(&reply, "END\r\n");
-    return says(lab, program, &request, &reply);
+    return says(lab, &request, &reply);
 }
 
-static void test_gets(struct lab *lab, enum loader_program program)
+static void test_gets(struct lab *lab)
 {
     struct text request = {.n = 0}, reply = {.n = 0};
     struct sample sample;
@@ -119,14 +109,14 @@ static void test_gets(struct lab *lab, enum loader_program program)
 
     for (n = 0; n <= 1400 && right; n++) {
         sample_make(&sample, 16, n);
-        right = gets_one(lab, program, &sample);
+        right = gets_one(lab, &sample);
     }
-    ok(right, "%s: gets: values of 0 to 1400 bytes are answered if they fit", names[program]);
+    ok(right, "gets: values of 0 to 1400 bytes are answered if they fit");
     for (n = 1, right = true; n <= MC_KEY_MAX && right; n++) {
         sample_make(&sample, n, n * 5 % 900);
-        right = gets_one(lab, program, &sample);
+        right = gets_one(lab, &sample);
     }
-    ok(right, "%s: gets: keys of 1 to 250 bytes are answered", names[program]);
+    ok(right, "gets: keys of 1 to 250 bytes are answered");
     lab_clear(lab);
     text_say(&request, "gets");
     for (n = 1; n <= 20; n++) {
@@ -140,8 +130,7 @@ static void test_gets(struct lab *lab, enum loader_program program)
     }
     text_say(&request, " \n");
     text_say(&reply, "END\r\n");
-    ok(says(lab, program, &request, &reply), "%s: gets of 20 keys, hits and misses, is answered",
-       names[program]);
+    ok(says(lab, &request, &reply), "gets of 20 keys, hits and misses, is answered");
 }
 
 /* --- mg ------------------------------------------------------------------------ */
@@ -212,8 +201,7 @@ static void meta_reply(struct text *text, const struct meta *meta, const struct 
 }
 
 /* Sends a get for a sample that is in the table, and for one that is not. */
-static bool meta_one(struct lab *lab, enum loader_program program, const struct meta *meta,
-                     struct sample *sample)
+static bool meta_one(struct lab *lab, const struct meta *meta, struct sample *sample)
 {
     struct text request, reply;
     struct frame frame;
@@ -223,16 +211,15 @@ static bool meta_one(struct lab *lab, enum loader_program program, const struct 
     sample_put(lab, sample);
     meta_request(&request, meta, sample);
     meta_reply(&reply, meta, sample, true);
-    right = says(lab, program, &request, &reply);
+    right = says(lab, &request, &reply);
     lab_clear(lab);
     if (strchr(meta->flags, 'N') || strchr(meta->flags, 'q')) {
         frame_request(&frame, request.bytes, request.n);
-        return right &&
-               (strchr(meta->flags, 'N') ? lab_passes(lab, program, &frame, MC_COUNT_PASS_COMMAND)
-                                         : lab_takes(lab, program, &frame));
+        return right && (strchr(meta->flags, 'N') ? lab_passes(lab, &frame, MC_COUNT_PASS_COMMAND)
+                                                  : lab_takes(lab, &frame));
     }
     meta_reply(&reply, meta, sample, false);
-    return right && says(lab, program, &request, &reply);
+    return right && says(lab, &request, &reply);
 }
 
 /* Some of the letters, in some order. */
@@ -253,7 +240,7 @@ static void choose_flags(struct meta *meta)
     meta->opaque[n] = '\0';
 }
 
-static void test_meta(struct lab *lab, enum loader_program program)
+static void test_meta(struct lab *lab)
 {
     struct sample sample;
     struct meta meta;
@@ -261,8 +248,7 @@ static void test_meta(struct lab *lab, enum loader_program program)
     size_t n;
 
     for (n = 0; n < 4000 && right; n++) {
-        /* At the beginning of a second, so that it will not change meanwhile. */
-        lab->control->base_ns = clock_ns() - 100 * 1000000000ull;
+        start_second(lab);
         sample_make(&sample, n % 250 + 1, n % 7 ? n % 50 : n % 1450);
         sample.flags = n % 3 ? (uint32_t)n : UINT32_MAX - (uint32_t)n;
         choose_flags(&meta);
@@ -270,71 +256,52 @@ static void test_meta(struct lab *lab, enum loader_program program)
         meta.ttl = n % 5 ? 1 + (uint32_t)rand() % 100000 : UINT32_MAX - 1000;
         if (strchr(meta.flags, 'R') && meta.ttl < 40)
             meta.ttl = 40;
-        sample.exptime = n % 4 ? second(lab) + meta.ttl : 0;
-        right = meta_one(lab, program, &meta, &sample) ||
-                (sample.exptime && second(lab) + meta.ttl != sample.exptime);
+        sample.exptime = n % 4 ? lab_second(lab) + meta.ttl : 0;
+        right = meta_one(lab, &meta, &sample) ||
+                (sample.exptime && lab_second(lab) + meta.ttl != sample.exptime);
     }
     ok(right,
-       "%s: mg with the flags v f c t s k q O h l N R in any order is answered, hits and misses",
-       names[program]);
+       "mg with the flags v f c t s k q O h l N R in any order is answered, hits and misses");
     for (n = 0, right = true; n <= 1400 && right; n++) {
         meta = (struct meta){.flags = "v"};
         sample_make(&sample, 9, n);
-        right = meta_one(lab, program, &meta, &sample);
+        right = meta_one(lab, &meta, &sample);
     }
-    ok(right, "%s: mg v: values of 0 to 1400 bytes are answered if they fit", names[program]);
-}
-
-/* Whether "mg KEY FLAGS" for a sample is answered, or passed for this reason. */
-static bool meta_asks(struct lab *lab, enum loader_program program, const char *flags,
-                      const char *answer, enum mc_count reason)
-{
-    struct text text = {.n = 0};
-    struct frame frame;
-
-    text_say(&text, "mg hit %s\r\n", flags);
-    frame_request(&frame, text.bytes, text.n);
-    return answer ? lab_answers(lab, program, &frame, answer, strlen(answer))
-                  : lab_passes(lab, program, &frame, reason);
+    ok(right, "mg v: values of 0 to 1400 bytes are answered if they fit");
 }
 
 /* Flags that are answered where the server would change nothing. */
-static void test_asks(struct lab *lab, enum loader_program program)
-{
-    struct mc_item *item;
+static const struct lab_case asks[] = {
+    {"mg h of an item that was never read is passed", STATE(ITEM(flags, MC_ITEM_LINKED)),
+     SEND("mg hit h\r\n"), PASS(ITEM)},
+    {"mg h of an item that was read is answered", SEND("mg hit h\r\n"), ANSWER("HD h1\r\n")},
+    {"mg l of an item that was read in this second is answered", STATE(ITEM_IN(time, 0)),
+     SEND("mg hit l\r\n"), ANSWER("HD l0\r\n")},
+    {"mg l of one that was not is passed", STATE(ITEM_IN(time, -1)), SEND("mg hit l\r\n"),
+     PASS(ITEM)},
+    {"mg R of an item that does not expire is answered",
+     SEND2("mg hit R30\r\n", "mg hit R2592000 N1\r\n"), ANSWER("HD\r\n")},
+    {"mg R of an item that lives longer is answered", STATE(ITEM_IN(exptime, 35)),
+     SEND2("mg hit R30\r\n", "mg hit R0\r\n"), ANSWER("HD\r\n")},
+    {"mg R with seven digits is answered", STATE(ITEM_IN(exptime, 35)), SEND("mg hit R0000030\r\n"),
+     ANSWER("HD\r\n")},
+    {"mg R of an item that a client should store again is passed", STATE(ITEM_IN(exptime, 29)),
+     SEND("mg hit R30\r\n"), PASS(ITEM)},
+};
 
-    lab->control->base_ns = clock_ns() - 1000 * 1000000000ull;
-    lab_clear(lab);
-    item = lab_put(lab, "hit", 3, "value", 5);
-    item->time = second(lab);
-    ok(meta_asks(lab, program, "h", NULL, MC_COUNT_PASS_ITEM),
-       "%s: mg h of an item that was never read is passed", names[program]);
-    ok(!lab_bucket(lab, lab_hash(lab, "hit", 3))->accessed, "%s: and not marked as read",
-       names[program]);
-    item->flags |= MC_ITEM_FETCHED;
-    ok(meta_asks(lab, program, "h", "HD h1\r\n", 0),
-       "%s: mg h of an item that was read is answered", names[program]);
-    item->time = second(lab);
-    ok(meta_asks(lab, program, "l", "HD l0\r\n", 0),
-       "%s: mg l of an item that was read in this second is answered", names[program]);
-    item->time = second(lab) - 1;
-    ok(meta_asks(lab, program, "l", NULL, MC_COUNT_PASS_ITEM),
-       "%s: mg l of one that was not is passed", names[program]);
-    ok(meta_asks(lab, program, "R30", "HD\r\n", 0) &&
-           meta_asks(lab, program, "R2592000 N1", "HD\r\n", 0),
-       "%s: mg R of an item that does not expire is answered", names[program]);
-    item->exptime = second(lab) + 35;
-    ok(meta_asks(lab, program, "R30", "HD\r\n", 0) && meta_asks(lab, program, "R0", "HD\r\n", 0) &&
-           meta_asks(lab, program, "R0000030", "HD\r\n", 0),
-       "%s: mg R of an item that lives longer is answered", names[program]);
-    item->exptime = second(lab) + 29;
-    ok(meta_asks(lab, program, "R30", NULL, MC_COUNT_PASS_ITEM),
-       "%s: mg R of an item that somebody is to store again is passed", names[program]);
+static void test_asks(struct lab *lab)
+{
+    start_second(lab);
+    lab_only(lab, "hit", "value");
+    lab->item->flags |= MC_ITEM_FETCHED;
+    lab_try(lab, asks, 1);
+    ok(!lab->bucket->accessed, "and not marked as read");
+    lab_try(lab, asks + 1, COUNT(asks) - 1);
 }
 
 /* --- numbers --------------------------------------------------------------------- */
 
-static bool number_one(struct lab *lab, enum loader_program program, uint64_t number)
+static bool number_one(struct lab *lab, uint64_t number)
 {
     const struct meta meta = {.flags = "cfsk"};
     struct sample sample;
@@ -342,30 +309,27 @@ static bool number_one(struct lab *lab, enum loader_program program, uint64_t nu
     sample_make(&sample, 3, number % 90);
     sample.cas = number;
     sample.flags = (uint32_t)number;
-    return gets_one(lab, program, &sample) && meta_one(lab, program, &meta, &sample);
+    return gets_one(lab, &sample) && meta_one(lab, &meta, &sample);
 }
 
-static void test_numbers(struct lab *lab, enum loader_program program)
+static void test_numbers(struct lab *lab)
 {
-    uint64_t power, number;
-    unsigned int i;
     bool right = true;
 
-    for (power = 1; power < UINT64_MAX / 10 && right; power *= 10)
-        for (number = power - 2; number != power + 3 && right; number++)
-            right = number_one(lab, program, number) && number_one(lab, program, number * 9);
-    for (i = 0; i < 64 && right; i++)
-        for (number = (1ull << i) - 2; number != (1ull << i) + 3 && right; number++)
-            right = number_one(lab, program, number);
-    for (i = 0; i < 2000 && right; i++)
-        right = number_one(lab, program,
-                           ((uint64_t)rand() << 33 ^ (uint64_t)rand() << 11 ^ (uint64_t)rand()) >>
-                               i % 60);
-    ok(right, "%s: ids and client flags of every length are printed", names[program]);
+    for (uint64_t power = 1; power < UINT64_MAX / 10 && right; power *= 10)
+        for (uint64_t number = power - 2; number != power + 3 && right; number++)
+            right = number_one(lab, number) && number_one(lab, number * 9);
+    for (unsigned int i = 0; i < 64 && right; i++)
+        for (uint64_t number = (1ull << i) - 2; number != (1ull << i) + 3 && right; number++)
+            right = number_one(lab, number);
+    for (unsigned int i = 0; i < 2000 && right; i++)
+        right = number_one(
+            lab, ((uint64_t)rand() << 33 ^ (uint64_t)rand() << 11 ^ (uint64_t)rand()) >> i % 60);
+    ok(right, "ids and client flags of every length are printed");
 }
 
 /* Under -C items have ids, but they are not printed. */
-static void test_without_cas(struct lab *lab, enum loader_program program)
+static void test_without_cas(struct lab *lab)
 {
     struct text request = {.n = 0}, reply = {.n = 0};
     struct sample sample;
@@ -380,7 +344,7 @@ static void test_without_cas(struct lab *lab, enum loader_program program)
     text_say(&request, "\r\n");
     add_gets(&reply, &sample);
     text_say(&reply, "END\r\n");
-    ok(says(lab, program, &request, &reply), "%s: under -C gets prints 0", names[program]);
+    ok(says(lab, &request, &reply), "under -C gets prints 0");
     lab->control->without_cas = 0;
 }
 
@@ -435,8 +399,7 @@ static void binary_reply(struct text *text, uint8_t opcode, const struct sample 
     text_add(text, value, nvalue);
 }
 
-static bool binary_one(struct lab *lab, enum loader_program program, uint8_t opcode,
-                       const struct sample *sample)
+static bool binary_one(struct lab *lab, uint8_t opcode, const struct sample *sample)
 {
     struct text request, reply;
     struct frame frame;
@@ -446,42 +409,40 @@ static bool binary_one(struct lab *lab, enum loader_program program, uint8_t opc
     sample_put(lab, sample);
     binary_request(&request, opcode, sample);
     binary_reply(&reply, opcode, sample, true);
-    right = says(lab, program, &request, &reply);
+    right = says(lab, &request, &reply);
     lab_clear(lab);
     if (opcode == GETQ || opcode == GETKQ) {
         frame_request(&frame, request.bytes, request.n);
-        return right && lab_takes(lab, program, &frame);
+        return right && lab_takes(lab, &frame);
     }
     binary_reply(&reply, opcode, sample, false);
-    return right && says(lab, program, &request, &reply);
+    return right && says(lab, &request, &reply);
 }
 
-static void test_binary(struct lab *lab, enum loader_program program)
+static void test_binary(struct lab *lab)
 {
     struct sample sample;
-    size_t n, i;
     bool right = true;
 
-    for (i = 0; i < sizeof(opcodes); i++) {
-        for (n = 0; n <= 1420 && right; n++) {
+    for (size_t i = 0; i < sizeof(opcodes); i++) {
+        for (size_t n = 0; n <= 1420 && right; n++) {
             sample_make(&sample, 16, n);
             sample.cas = n * 0x123456789abcdef;
-            right = binary_one(lab, program, opcodes[i], &sample);
+            right = binary_one(lab, opcodes[i], &sample);
         }
-        for (n = 1; n <= MC_KEY_MAX && right; n++) {
+        for (size_t n = 1; n <= MC_KEY_MAX && right; n++) {
             sample_make(&sample, n, n * 3 % 1100);
             sample.flags = UINT32_MAX / (uint32_t)n;
             /* Bytes that no key of the text protocol has. */
             sample.key[n / 2] = " \r\n\t"[n % 5];
-            right = binary_one(lab, program, opcodes[i], &sample);
+            right = binary_one(lab, opcodes[i], &sample);
         }
-        ok(right,
-           "%s: binary opcode %02x: keys and values of any size are answered, hits and misses",
-           names[program], opcodes[i]);
+        ok(right, "binary opcode %02x: keys and values of any size are answered, hits and misses",
+           opcodes[i]);
     }
 }
 
-static void test_bad_binary(struct lab *lab, enum loader_program program)
+static void test_bad_binary(struct lab *lab)
 {
     static const uint8_t places[] = {2, 3, 4, 8, 9, 10, 11};
     struct text request;
@@ -499,128 +460,105 @@ static void test_bad_binary(struct lab *lab, enum loader_program program)
                 continue;
             request.bytes[places[i]] = (char)byte;
             frame_request(&frame, request.bytes, request.n);
-            right = lab_passes(lab, program, &frame, MC_COUNT_PASS_REQUEST);
+            right = lab_passes(lab, &frame, MC_COUNT_PASS_REQUEST);
         }
     }
-    ok(right, "%s: lengths that do not agree are passed", names[program]);
+    ok(right, "lengths that do not agree are passed");
     for (n = 8, right = true; n < 40 && right; n++) {
         binary_request(&request, GET, &sample);
         frame_request(&frame, request.bytes, n);
         if (n != request.n)
-            right = lab_passes(lab, program, &frame,
-                               n < 24 ? MC_COUNT_PASS_REQUEST : MC_COUNT_PASS_COMMAND);
+            right = lab_passes(lab, &frame, n < 24 ? MC_COUNT_PASS_REQUEST : MC_COUNT_PASS_COMMAND);
     }
-    ok(right, "%s: a datagram of less or more than one request is passed", names[program]);
+    ok(right, "a datagram of less or more than one request is passed");
     for (byte = 0, right = true; byte < 256 && right; byte++) {
         if (memchr(opcodes, (int)byte, sizeof(opcodes)))
             continue;
         binary_request(&request, (uint8_t)byte, &sample);
         frame_request(&frame, request.bytes, request.n);
-        right = lab_passes(lab, program, &frame, MC_COUNT_PASS_COMMAND);
+        right = lab_passes(lab, &frame, MC_COUNT_PASS_COMMAND);
     }
-    ok(right, "%s: every other opcode is passed", names[program]);
+    ok(right, "every other opcode is passed");
 }
 
 /* --- what is passed to the server ------------------------------------------------------ */
 
 #define LETTERS_31 "0123456789012345678901234567890"
 
-static void test_passes(struct lab *lab, enum loader_program program)
+static const struct lab_case passes[] = {
+    {SEND("gets\r\n  "), PASS(REQUEST)},
+    {SEND("gets \r\n"), PASS(REQUEST)},
+    {SEND("gets\thit\r\n"), PASS(COMMAND)},
+    {SEND("gets hit"), PASS(REQUEST)},
+    {SEND("gets h\tit\r\n"), PASS(REQUEST)},
+    {SEND("gets hit\r\n\r\n"), PASS(COMMAND)},
+    {SEND("getsx hit\r\n"), PASS(COMMAND)},
+    {SEND("mg \r\n  "), PASS(REQUEST)},
+    {SEND("mg hit v v\r\n"), PASS(COMMAND)},
+    {SEND("mg hit v s f v\r\n"), PASS(COMMAND)},
+    {SEND("mg hit s v v v\r\n"), PASS(COMMAND)},
+    {SEND("mg hit @\r\n"), PASS(COMMAND)},
+    {SEND("mg hit v @ s\r\n"), PASS(COMMAND)},
+    {SEND("mg hit \xf6 v\r\n"), PASS(COMMAND)},
+    {SEND("mg hit v\xe0s f\r\n"), PASS(COMMAND)},
+    {SEND("mg hit v 6\r\n"), PASS(COMMAND)},
+    {SEND("mg hit v1\r\n"), PASS(COMMAND)},
+    {SEND("mg hit T30\r\n"), PASS(COMMAND)},
+    {SEND("mg nil v N30\r\n"), PASS(COMMAND)},
+    {SEND("mg nil v q N30\r\n"), PASS(COMMAND)},
+    {SEND("mg hit v N\r\n"), PASS(COMMAND)},
+    {SEND("mg hit N-1 v\r\n"), PASS(COMMAND)},
+    {SEND("mg hit R1: v\r\n"), PASS(COMMAND)},
+    {SEND("mg hit R/1 v\r\n"), PASS(COMMAND)},
+    {SEND("mg hit R12345678\r\n"), PASS(COMMAND)},
+    {SEND("mg hit R2592001\r\n"), PASS(COMMAND)},
+    {SEND("mg hit N1 N2\r\n"), PASS(COMMAND)},
+    {SEND("mg hit h1\r\n"), PASS(COMMAND)},
+    {SEND("mg hit l0\r\n"), PASS(COMMAND)},
+    {SEND("mg hit u v\r\n"), PASS(COMMAND)},
+    {SEND("mg aGl0 b v\r\n"), PASS(COMMAND)},
+    {SEND("mg hit E1\r\n"), PASS(COMMAND)},
+    {SEND("mg hit x\r\n"), PASS(COMMAND)},
+    {SEND("mg hit v\t\r\n"), PASS(COMMAND)},
+    {SEND("mg hit v\r\r\n"), PASS(REQUEST)},
+    {SEND("mg hit O" LETTERS_31 "a\r\n"), PASS(REQUEST)},
+    {SEND("mg hit Oa Ob\r\n"), PASS(COMMAND)},
+    {SEND("mg hit v\r\nmn\r\n"), PASS(COMMAND)},
+    {SEND("mg hit v\n "), PASS(REQUEST)},
+    {SEND("mn  \r\n"), PASS(COMMAND)},
+    {SEND("me hit\r\n"), PASS(COMMAND)},
+};
+
+/* Where a get is passed. */
+#define HITS SEND2("gets hit\r\n", "mg hit v\r\n")
+#define MANY SEND("gets nil hit\r\n")
+
+static const struct lab_case states[] = {
+    {"an item of an older epoch", STATE(ITEM_MORE(epoch, 1)), HITS, PASS(EXPIRED)},
+    {"an item that has expired", STATE(ITEM_IN(exptime, 0)), HITS, PASS(EXPIRED)},
+    {"at the time of a delayed flush", STATE(CONTROL_IN(flush_at, 0)), HITS, PASS(EXPIRED)},
+    {"in bypass", STATE(CONTROL(bypass, 1)), HITS, PASS(BYPASS)},
+    {"a bucket that is being changed", STATE(BUCKET_MORE(seq, 1)), HITS, PASS(BUSY)},
+    {"an item of an older epoch, of two keys", STATE(ITEM_MORE(epoch, 1)), MANY, PASS(EXPIRED)},
+    {"an item that has expired, of two keys", STATE(ITEM_IN(exptime, 0)), MANY, PASS(EXPIRED)},
+    {"at the time of a delayed flush, two keys", STATE(CONTROL_IN(flush_at, 0)), MANY,
+     PASS(EXPIRED)},
+    {"in bypass, two keys", STATE(CONTROL(bypass, 1)), MANY, PASS(BYPASS)},
+    {"a bucket that is being changed, of two keys", STATE(BUCKET_MORE(seq, 1)), MANY, PASS(BUSY)},
+};
+
+static void test_items(struct lab *lab)
 {
-    static const struct {
-        const char *text;
-        enum mc_count reason;
-    } rows[] = {
-        {"gets\r\n  ", MC_COUNT_PASS_REQUEST},
-        {"gets \r\n", MC_COUNT_PASS_REQUEST},
-        {"gets\thit\r\n", MC_COUNT_PASS_COMMAND},
-        {"gets hit", MC_COUNT_PASS_REQUEST},
-        {"gets h\tit\r\n", MC_COUNT_PASS_REQUEST},
-        {"gets hit\r\n\r\n", MC_COUNT_PASS_COMMAND},
-        {"getsx hit\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg \r\n  ", MC_COUNT_PASS_REQUEST},
-        {"mg hit v v\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit v s f v\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit s v v v\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit @\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit v @ s\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit \xf6 v\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit v\xe0s f\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit v 6\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit v1\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit T30\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg nil v N30\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg nil v q N30\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit v N\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit N-1 v\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit R1: v\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit R/1 v\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit R12345678\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit R2592001\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit N1 N2\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit h1\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit l0\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit u v\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg aGl0 b v\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit E1\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit x\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit v\t\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit v\r\r\n", MC_COUNT_PASS_REQUEST},
-        {"mg hit O" LETTERS_31 "a\r\n", MC_COUNT_PASS_REQUEST},
-        {"mg hit Oa Ob\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit v\r\nmn\r\n", MC_COUNT_PASS_COMMAND},
-        {"mg hit v\n ", MC_COUNT_PASS_REQUEST},
-        {"mn  \r\n", MC_COUNT_PASS_COMMAND},
-        {"me hit\r\n", MC_COUNT_PASS_COMMAND},
-    };
-    struct frame frame;
-    size_t i;
+    static const struct lab_case one = {HITS, PASS(ITEM)}, two = {MANY, PASS(ITEM)};
+    bool right = true;
 
-    lab_clear(lab);
-    lab_put(lab, "hit", 3, "value", 5);
-    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        frame_request(&frame, rows[i].text, strlen(rows[i].text));
-        ok(lab_passes(lab, program, &frame, rows[i].reason), "%s: row %zu is passed",
-           names[program], i);
+    for (unsigned int flag = 1; flag < 1 << 16; flag <<= 1) {
+        lab->item->flags = (uint16_t)(MC_ITEM_LINKED | flag);
+        right &= !(flag & MC_ITEM_PASS) || (lab_right(lab, &one) && lab_right(lab, &two));
     }
-}
-
-static void test_items(struct lab *lab, enum loader_program program)
-{
-    static const char *const texts[] = {"gets hit\r\n", "mg hit v\r\n", "gets nil hit\r\n"};
-    struct mc_item *item;
-    struct frame frame;
-    unsigned int flag;
-    size_t i;
-
-    for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        bool right = true;
-
-        lab_clear(lab);
-        item = lab_put(lab, "hit", 3, "value", 5);
-        frame_request(&frame, texts[i], strlen(texts[i]));
-        for (flag = 1; flag < 1 << 16; flag <<= 1) {
-            item->flags = (uint16_t)(MC_ITEM_LINKED | flag);
-            right &= !(flag & MC_ITEM_PASS) || lab_passes(lab, program, &frame, MC_COUNT_PASS_ITEM);
-        }
-        item->flags = MC_ITEM_LINKED;
-        item->epoch++;
-        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_EXPIRED);
-        item->epoch--;
-        item->exptime = second(lab);
-        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_EXPIRED);
-        item->exptime = 0;
-        lab->control->flush_at = second(lab);
-        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_EXPIRED);
-        lab->control->flush_at = 0;
-        lab->control->bypass = 1;
-        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_BYPASS);
-        lab->control->bypass = 0;
-        lab_bucket(lab, lab_hash(lab, "hit", 3))->seq++;
-        right &= lab_passes(lab, program, &frame, MC_COUNT_PASS_BUSY);
-        lab_bucket(lab, lab_hash(lab, "hit", 3))->seq++;
-        ok(right, "%s: request %zu is passed where a get is", names[program], i);
-    }
+    lab->item->flags = MC_ITEM_LINKED;
+    ok(right, "items with a flag in MC_ITEM_PASS are passed");
+    LAB_TRY(lab, states);
 }
 
 /* The frame leaves XDP as it came, with a mark for TC before it, and nothing is counted. */
@@ -636,35 +574,33 @@ static bool goes_to_tc(struct lab *lab, const struct frame *request)
     return loader_run(lab->loader, LOADER_XDP, &packet) == 0 && packet.nmark == MARK_BYTES &&
            packet.nout == request->n + MARK_BYTES &&
            memcmp(out + MARK_BYTES, request->bytes, request->n) == 0 &&
-           lab_passes(lab, LOADER_XDP, request, LAB_UNCOUNTED);
+           lab_passes(lab, request, LAB_UNCOUNTED);
 }
+
+#define BINARY_GETK "\x80\x0c\0\3\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0hit"
+#define BINARY_GET  "\x80\0\0\3\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0hit"
 
 /* XDP looks once: what a writer disturbs is TC's, which tries again. */
 static void test_disturbed(struct lab *lab)
 {
-    static const char *const texts[] = {"mg hit v\r\n", "mg hit k v O1\r\n", "mg hit\r\n"};
-    const struct sample sample = {.key = "hit", .nkey = 3};
-    struct frame frames[4];
-    struct text request;
-    size_t i;
+    static const struct lab_case rows[] = {{SEND("mg hit v\r\n")},
+                                           {SEND("mg hit k v O1\r\n")},
+                                           {SEND("mg hit\r\n")},
+                                           {SEND(BINARY_GETK)}};
+    struct frame frame;
 
-    lab_clear(lab);
-    lab_put(lab, "hit", 3, "value", 5);
-    for (i = 0; i < 3; i++)
-        frame_request(&frames[i], texts[i], strlen(texts[i]));
-    binary_request(&request, GETK, &sample);
-    frame_request(&frames[3], request.bytes, request.n);
+    lab_only(lab, "hit", "value");
     loader_set_tc(lab->loader, true, false);
-    for (i = 0; i < 4; i++) {
-        lab_bucket(lab, lab_hash(lab, "hit", 3))->seq++;
-        ok(goes_to_tc(lab, &frames[i]),
-           "XDP: request %zu is left to TC while its bucket is written to", i);
-        lab_bucket(lab, lab_hash(lab, "hit", 3))->seq++;
+    lab->bucket->seq++;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        lab_frame(&frame, &rows[i]);
+        ok(goes_to_tc(lab, &frame), "request %zu is left to TC while its bucket is written to", i);
     }
+    lab->bucket->seq++;
     loader_set_tc(lab->loader, false, false);
 }
 
-static void test_counts(struct lab *lab, enum loader_program program)
+static void test_counts(struct lab *lab)
 {
     const struct counted want = {.seen = 4,
                                  .answered = 4,
@@ -674,33 +610,30 @@ static void test_counts(struct lab *lab, enum loader_program program)
                                  .class_hits = 4,
                                  .read = 18 + 10 + 10 + 27 + 4 * 8,
                                  .written = 2 * 20 + 5 + 9 + 4 + 29 + 4 * 8};
-    const struct sample sample = {.key = "hit", .nkey = 3};
     struct frame requests[4];
-    struct text request;
 
-    frame_request(&requests[0], "gets hit nil hit\r\n", 18);
-    frame_request(&requests[1], "mg hit v\r\n", 10);
-    frame_request(&requests[2], "mg nil v\r\n", 10);
-    binary_request(&request, GET, &sample);
-    frame_request(&requests[3], request.bytes, request.n);
-    ok(lab_counts(lab, program, requests, 4, &want),
-       "%s: packets, answers, keys, hits, misses and bytes are counted", names[program]);
-    ok(lab_bucket(lab, lab_hash(lab, "hit", 3))->accessed, "%s: a hit sets its accessed mark",
-       names[program]);
+    frame_text(&requests[0], "gets hit nil hit\r\n");
+    frame_text(&requests[1], "mg hit v\r\n");
+    frame_text(&requests[2], "mg nil v\r\n");
+    frame_request(&requests[3], BINARY_GET, sizeof(BINARY_GET) - 1);
+    ok(lab_counts(lab, requests, 4, &want),
+       "packets, answers, keys, hits, misses and bytes are counted");
+    ok(lab_bucket(lab, lab_hash(lab, "hit", 3))->accessed, "a hit sets its accessed mark");
 }
 
-static void test_program(struct lab *lab, enum loader_program program)
+static void test_program(struct lab *lab)
 {
-    test_gets(lab, program);
-    test_meta(lab, program);
-    test_asks(lab, program);
-    test_numbers(lab, program);
-    test_without_cas(lab, program);
-    test_binary(lab, program);
-    test_bad_binary(lab, program);
-    test_passes(lab, program);
-    test_items(lab, program);
-    test_counts(lab, program);
+    test_gets(lab);
+    test_meta(lab);
+    test_asks(lab);
+    test_numbers(lab);
+    test_without_cas(lab);
+    test_binary(lab);
+    test_bad_binary(lab);
+    lab_only(lab, "hit", "value");
+    LAB_TRY(lab, passes);
+    test_items(lab);
+    test_counts(lab);
 }
 
 int main(void)
@@ -709,10 +642,11 @@ int main(void)
 
     srand(1);
     lab_open(&lab, 256);
-    test_program(&lab, LOADER_XDP);
+    lab_use(&lab, LOADER_XDP);
+    test_program(&lab);
     test_disturbed(&lab);
-    loader_set_tc(lab.loader, true, true);
-    test_program(&lab, LOADER_TC);
+    lab_use(&lab, LOADER_TC);
+    test_program(&lab);
     lab_close(&lab);
     return done();
 }
