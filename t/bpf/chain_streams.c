@@ -36,242 +36,111 @@ static void begin(struct talk *talk, struct watch *watch)
 
 /* --- segments retransmitted or out of order ------------------------------------------------- */
 
-static void test_repeated(struct watch *watch)
-{
-    struct talk talk;
+#define FIVE(steps) steps steps steps steps steps
+#define TEN(steps)  FIVE(steps) FIVE(steps)
 
-    begin(&talk, watch);
-    SAY(&talk, "delete a\r\n");
-    ANSWER(&talk, "DELETED\r\n");
-    IN(&talk, -10, ACK, "delete a\r\n");
-    all_is(watch, GATE_UNTOUCHED, "a retransmitted segment that the server has acknowledged");
-    ok(watch_count(watch, CHAIN_RETRANSMITTED) == 1, "a retransmitted segment is counted");
-    IN(&talk, -1, ACK, "x");
-    all_is(watch, GATE_UNTOUCHED, "a keep-alive byte");
-    IN(&talk, -10, ACK, "delete a\r\ndelete b\r\n");
-    check(watch, "b", GATE_ENTERED, "a retransmitted segment with new bytes behind the old ones");
-    all_is(watch, GATE_UNTOUCHED, "a retransmitted segment with new bytes behind the old ones");
-    talk.in += 10;
-    ANSWER(&talk, "DELETED\r\n");
-    check(watch, "b", GATE_LEFT, "the reply");
+static const struct dialogue repeated[] = {
+    {"a retransmitted segment that the server has acknowledged closes nothing, and is counted",
+     "open; > delete a\r\n; < DELETED\r\n; >-10 delete a\r\n; table untouched; retransmitted 1"},
+    {"a keep-alive byte closes nothing", ">-1 x; table untouched"},
+    {"a retransmitted segment with new bytes behind the old ones closes the new command's gate",
+     ">-10 delete a\r\ndelete b\r\n; gate b entered; table untouched"},
+    {"until its reply", "move 10; < DELETED\r\n; gate b left"},
+    {"a retransmitted, unacknowledged segment with other bytes loses the connection",
+     "open; > delete a\r\n; >-10 delete b\r\n; table timed; lost 1"},
+    {"a request on a lost connection closes the table's gate for a time",
+     "mark; > get a\r\n; table timed"},
+    {"a reply on a lost connection closes it until now", "mark; < END\r\n; table left"},
+    {"other bytes, and new ones behind them, lose the connection",
+     "open; > delete a\r\n; >-10 delete b\r\ndelete c\r\n; table timed"},
+    {"an unacknowledged segment retransmitted unchanged, with new bytes, is followed",
+     "open; > delete a\r\n; >-10 delete a\r\n; >-10 delete a\r\ndelete b\r\n; gate b entered; "
+     "table untouched"},
+    {"both replies end the new command, and the retransmitted one by time",
+     "move 10; < DELETED\r\nDELETED\r\n; gate a timed; gate b left"},
+    {"segments retransmitted as one are counted, and close nothing",
+     "open; > get a\r\nde; > lete a\r\nset b 0 0 20\r\n01234; > 56789; > 0123456789\r\n; "
+     ">-53 get a\r\ndelete a\r\nset b 0 0 20\r\n01234; "
+     ">-53 get a\r\ndelete a\r\nset b 0 0 20\r\n01234567890123456789\r\n; "
+     ">-44 lete a\r\nset b 0 0 20\r\nxxxxxxx; table untouched; lost 0; retransmitted 3"},
+    {"with another key they lose the connection",
+     ">-44 lete c\r\nset b 0 0 20\r\n01234; table timed"},
+    {"one line retransmitted as two",
+     "open; > get abc def\r\n; >-13 get abc\ndef\r\n; table timed"},
+    {"a value retransmitted with a smaller length",
+     "open; > set b 0 0 20\r\n01234567890123456789\r\n; "
+     ">-36 set b 0 0 18\r\n01234567890123456789\r\n; table timed"},
+    {"a retransmitted segment that begins elsewhere",
+     "open; > delete a\r\n; >-9 elete a\r\n; table timed"},
+    {"a retransmitted segment that ends elsewhere",
+     "open; > delete a\r\ndelete b\r\n; >-20 delete a\r\n; table timed"},
+    {"a retransmission of the eighth last segment closes nothing",
+     "open; > delete a\r\n; > delete b\r\n; > delete b\r\n; > delete b\r\n; > delete b\r\n; "
+     "> delete b\r\n; > delete b\r\n; > delete b\r\n; > delete b\r\n; >-80 delete b\r\n; "
+     "table untouched"},
+    {"a retransmission of the ninth last segment", ">-90 delete a\r\n; table timed"},
+    {"a retransmitted segment that begins and ends within values closes nothing",
+     "open; > set a 0 0 20\r\n0123456789; > 0123456789\r\nset b 0 0 10\r\n01234; "
+     ">-37 xxxxxx0123456789\r\nset b 0 0 10\r\nxxxxx; table untouched"},
+    {"a retransmitted segment that differs between two values",
+     ">-37 xxxxxx0123456789\r\nset c 0 0 10\r\nxxxxx; table timed"},
+};
 
-    begin(&talk, watch);
-    SAY(&talk, "delete a\r\n");
-    IN(&talk, -10, ACK, "delete b\r\n");
-    all_is(watch, GATE_TIMED, "a retransmitted, unacknowledged segment with other bytes");
-    ok(watch_count(watch, CHAIN_LOST) == 1 && watch_count(watch, CHAIN_CLOSED_ALL) > 0,
-       "the connection is lost, and counted");
-    watch_mark(watch);
-    SAY(&talk, "get a\r\n");
-    all_is(watch, GATE_TIMED, "a request on a lost connection");
-    watch_mark(watch);
-    ANSWER(&talk, "END\r\n");
-    all_is(watch, GATE_LEFT, "a reply on a lost connection");
+#define DOTS "........................................"
 
-    begin(&talk, watch);
-    SAY(&talk, "delete a\r\n");
-    IN(&talk, -10, ACK, "delete b\r\ndelete c\r\n");
-    all_is(watch, GATE_TIMED, "a retransmitted segment with other bytes, and new ones behind them");
-}
+static const struct dialogue gaps[] = {
+    {"a segment behind a missing one", "open; >10 delete b\r\n; table timed"},
+    {"a command behind a value of which a part is missing closes its gate",
+     "open; > set k 0 0 100\r\n; >40 " DOTS "; "
+     ">0 \r\nset evil 0 0 1\r\nx\r\nset evil 0 0 1\r\nx\r\n; >90 ..........\r\ndelete b\r\n; "
+     "gate b entered"},
+    {"parts of a value in any order close nothing, nor do commands within them",
+     ">80 ..........; table untouched; gate evil untouched"},
+    {"both replies, to commands that waited for a part, end them by time",
+     "move 112; < STORED\r\nDELETED\r\n; gate b timed"},
+    {"an acknowledged end of a value, retransmitted, closes nothing",
+     ">-22 ..........\r\ndelete b\r\n; table untouched"},
+    {"an unacknowledged end of a value, retransmitted with another command",
+     "open; > set k 0 0 100\r\n; >90 ..........\r\ndelete b\r\n; >90 ..........\r\ndelete c\r\n; "
+     "table timed"},
+    {"a segment behind the missing end of a value",
+     "open; > set k 0 0 100\r\n; >101 \ndelete b\r\n; table timed"},
+};
 
-/* The same bytes again, before the server has acknowledged them. */
-static void test_same(struct watch *watch)
-{
-    struct talk talk;
+static const struct dialogue flags[] = {
+    {"urgent data, which a server may read at another position",
+     "open; >urg delete a\r\n; table timed"},
+    {"a last segment closes its key's gate", "open; >fin delete a\r\n; gate a entered"},
+    {"until its reply", "move 11; < DELETED\r\n; gate a left; table untouched"},
+    {"a server that closes the connection without a reply ends a write by time",
+     "open; > delete a\r\n; <fin; gate a timed"},
+    {"a command behind the server's close", "> delete b\r\n; table timed"},
+};
 
-    begin(&talk, watch);
-    SAY(&talk, "delete a\r\n");
-    IN(&talk, -10, ACK, "delete a\r\n");
-    IN(&talk, -10, ACK, "delete a\r\ndelete b\r\n");
-    check(watch, "b", GATE_ENTERED,
-          "an unacknowledged segment retransmitted unchanged, with new bytes");
-    all_is(watch, GATE_UNTOUCHED,
-           "an unacknowledged segment retransmitted unchanged, with new bytes");
-    talk.in += 10;
-    ANSWER(&talk, "DELETED\r\nDELETED\r\n");
-    check(watch, "a", GATE_TIMED, "both replies, to the retransmitted command and to the new one");
-    check(watch, "b", GATE_LEFT, "both replies, to the retransmitted command and to the new one");
-
-    begin(&talk, watch);
-    SAY(&talk, "get a\r\nde");
-    SAY(&talk, "lete a\r\nset b 0 0 20\r\n01234");
-    SAY(&talk, "56789");
-    SAY(&talk, "0123456789\r\n");
-    IN(&talk, -53, ACK, "get a\r\ndelete a\r\nset b 0 0 20\r\n01234");
-    IN(&talk, -53, ACK, "get a\r\ndelete a\r\nset b 0 0 20\r\n01234567890123456789\r\n");
-    IN(&talk, -44, ACK, "lete a\r\nset b 0 0 20\r\nxxxxxxx");
-    all_is(watch, GATE_UNTOUCHED, "segments retransmitted as one");
-    ok(watch_count(watch, CHAIN_LOST) == 0 && watch_count(watch, CHAIN_RETRANSMITTED) == 3,
-       "segments retransmitted as one are counted");
-    IN(&talk, -44, ACK, "lete c\r\nset b 0 0 20\r\n01234");
-    all_is(watch, GATE_TIMED, "segments retransmitted as one, with another key");
-}
-
-/* Other bytes at the same position. */
-static void test_others(struct watch *watch)
-{
-    struct talk talk;
-    int i;
-
-    begin(&talk, watch);
-    SAY(&talk, "get abc def\r\n");
-    IN(&talk, -13, ACK, "get abc\ndef\r\n");
-    all_is(watch, GATE_TIMED, "one line retransmitted as two");
-    begin(&talk, watch);
-    SAY(&talk, "set b 0 0 20\r\n01234567890123456789\r\n");
-    IN(&talk, -36, ACK, "set b 0 0 18\r\n01234567890123456789\r\n");
-    all_is(watch, GATE_TIMED, "a value retransmitted with a smaller length");
-    begin(&talk, watch);
-    SAY(&talk, "delete a\r\n");
-    IN(&talk, -9, ACK, "elete a\r\n");
-    all_is(watch, GATE_TIMED, "a retransmitted segment that begins elsewhere");
-    begin(&talk, watch);
-    SAY(&talk, "delete a\r\ndelete b\r\n");
-    IN(&talk, -20, ACK, "delete a\r\n");
-    all_is(watch, GATE_TIMED, "a retransmitted segment that ends elsewhere");
-    begin(&talk, watch);
-    SAY(&talk, "delete a\r\n");
-    for (i = 0; i < 8; i++)
-        SAY(&talk, "delete b\r\n");
-    IN(&talk, -80, ACK, "delete b\r\n");
-    all_is(watch, GATE_UNTOUCHED, "a retransmission of the eighth last segment");
-    IN(&talk, -90, ACK, "delete a\r\n");
-    all_is(watch, GATE_TIMED, "a retransmission of the ninth last segment");
-    begin(&talk, watch);
-    SAY(&talk, "set a 0 0 20\r\n0123456789");
-    SAY(&talk, "0123456789\r\nset b 0 0 10\r\n01234");
-    IN(&talk, -37, ACK, "xxxxxx0123456789\r\nset b 0 0 10\r\nxxxxx");
-    all_is(watch, GATE_UNTOUCHED, "a retransmitted segment that begins and ends within values");
-    IN(&talk, -37, ACK, "xxxxxx0123456789\r\nset c 0 0 10\r\nxxxxx");
-    all_is(watch, GATE_TIMED, "a retransmitted segment that differs between two values");
-}
-
-static void test_gaps(struct watch *watch)
-{
-    struct talk talk;
-
-    begin(&talk, watch);
-    IN(&talk, 10, ACK, "delete b\r\n");
-    all_is(watch, GATE_TIMED, "a segment behind a missing one");
-
-    begin(&talk, watch);
-    SAY(&talk, "set k 0 0 100\r\n");
-    IN(&talk, 40, ACK, "........................................");
-    IN(&talk, 0, ACK, "\r\nset evil 0 0 1\r\nx\r\nset evil 0 0 1\r\nx\r\n");
-    IN(&talk, 90, ACK, "..........\r\ndelete b\r\n");
-    check(watch, "b", GATE_ENTERED, "a command behind a value of which a part is missing");
-    IN(&talk, 80, ACK, "..........");
-    all_is(watch, GATE_UNTOUCHED, "parts of a value in any order");
-    check(watch, "evil", GATE_UNTOUCHED, "commands within the parts of a value");
-    talk.in += 112;
-    ANSWER(&talk, "STORED\r\nDELETED\r\n");
-    check(watch, "b", GATE_TIMED, "both replies, to commands that waited for a part");
-    IN(&talk, -22, ACK, "..........\r\ndelete b\r\n");
-    all_is(watch, GATE_UNTOUCHED, "an acknowledged end of a value, retransmitted");
-
-    begin(&talk, watch);
-    SAY(&talk, "set k 0 0 100\r\n");
-    IN(&talk, 90, ACK, "..........\r\ndelete b\r\n");
-    IN(&talk, 90, ACK, "..........\r\ndelete c\r\n");
-    all_is(watch, GATE_TIMED,
-           "an unacknowledged end of a value, retransmitted with another command");
-
-    begin(&talk, watch);
-    SAY(&talk, "set k 0 0 100\r\n");
-    IN(&talk, 101, ACK, "\ndelete b\r\n");
-    all_is(watch, GATE_TIMED, "a segment behind the missing end of a value");
-}
-
-static void test_flags(struct watch *watch)
-{
-    struct talk talk;
-
-    begin(&talk, watch);
-    IN(&talk, 0, ACK | URG, "delete a\r\n");
-    all_is(watch, GATE_TIMED, "urgent data, which a server may read at another position");
-
-    begin(&talk, watch);
-    IN(&talk, 0, ACK | FIN, "delete a\r\n");
-    check(watch, "a", GATE_ENTERED, "a last segment");
-    talk.in += 11;
-    ANSWER(&talk, "DELETED\r\n");
-    check(watch, "a", GATE_LEFT, "the reply");
-    all_is(watch, GATE_UNTOUCHED, "during the last segment and its reply");
-
-    begin(&talk, watch);
-    SAY(&talk, "delete a\r\n");
-    talk_out(&talk, talk.out, talk.in, FIN | ACK, NULL, 0);
-    check(watch, "a", GATE_TIMED, "a server that closes the connection without a reply");
-    SAY(&talk, "delete b\r\n");
-    all_is(watch, GATE_TIMED, "a command behind the server's close");
-}
-
-static void test_replies(struct watch *watch)
-{
-    struct talk talk;
-
-    begin(&talk, watch);
-    SAY(&talk, "delete a\r\ndelete b\r\n");
-    ANSWER(&talk, "DELETED\r\n");
-    talk_out(&talk, talk.out - 9, talk.in, ACK, "DELETED\r\n", 9);
-    check(watch, "b", GATE_ENTERED, "a reply again");
-    talk_out(&talk, talk.out - 9, talk.in, ACK, "DELETED\r\nDELE", 13);
-    check(watch, "b", GATE_ENTERED, "a retransmitted reply with a part of the next reply");
-    talk_out(&talk, talk.out + 4, talk.in, ACK, "TED\r\n", 5);
-    check(watch, "b", GATE_LEFT, "the end of the reply");
-
-    begin(&talk, watch);
-    SAY(&talk, "delete a\r\ndelete b\r\n");
-    talk_out(&talk, talk.out + 9, talk.in, ACK, "DELETED\r\n", 9);
-    check(watch, "a", GATE_TIMED, "a reply behind a missing one");
-    check(watch, "b", GATE_TIMED, "a reply behind a missing one");
-    SAY(&talk, "delete c\r\n");
-    check(watch, "c", GATE_TIMED, "a write after a missing reply");
-    all_is(watch, GATE_UNTOUCHED, "after a missing reply");
-}
+static const struct dialogue replies[] = {
+    {"a reply again ends nothing",
+     "open; > delete a\r\ndelete b\r\n; < DELETED\r\n; <-9 DELETED\r\n; gate b entered"},
+    {"nor does a retransmitted reply with a part of the next one",
+     "<-9 DELETED\r\nDELE; gate b entered"},
+    {"but the end of that does", "<4 TED\r\n; gate b left"},
+    {"a reply behind a missing one ends all writes by time",
+     "open; > delete a\r\ndelete b\r\n; <9 DELETED\r\n; gate a timed; gate b timed"},
+    {"so does a write after that end", "> delete c\r\n; gate c timed; table untouched"},
+};
 
 /* --- connections begin ----------------------------------------------------------------------- */
 
-static void test_unknown(struct watch *watch)
-{
-    struct talk talk = {.watch = watch, .port = 39999, .in = 1000, .out = 5000};
-
-    watch_mark(watch);
-    SAY(&talk, "get a\r\n");
-    all_is(watch, GATE_TIMED, "a connection that is older than the chain");
-    ok(watch_count(watch, CHAIN_UNFOLLOWED) == 1,
-       "a segment of an untracked connection is counted");
-    watch_mark(watch);
-    talk_in(&talk, talk.in, talk.out, ACK, NULL, 0);
-    talk_in(&talk, talk.in, talk.out, ACK | FIN, NULL, 0);
-    talk_in(&talk, talk.in, talk.out, RST, NULL, 0);
-    all_is(watch, GATE_UNTOUCHED, "segments without data");
-
-    talk.port--;
-    watch_mark(watch);
-    talk_in(&talk, talk.in - 1, 0, SYN, "delete a\r\n", 10);
-    talk_out(&talk, talk.out - 1, talk.in, SYN | ACK, NULL, 0);
-    all_is(watch, GATE_UNTOUCHED, "data in the SYN that the server does not accept");
-
-    talk.port--;
-    watch_mark(watch);
-    talk_in(&talk, talk.in - 1, 0, SYN, "delete a\r\n", 10);
-    talk_out(&talk, talk.out - 1, talk.in + 10, SYN | ACK, NULL, 0);
-    all_is(watch, GATE_TIMED, "data in the SYN that the server accepts");
-
-    talk.port--;
-    watch_mark(watch);
-    talk_in(&talk, talk.in - 1, 0, SYN, NULL, 0);
-    SAY(&talk, "delete a\r\n");
-    all_is(watch, GATE_TIMED, "a client that sends data before the server's SYN");
-
-    talk.port--;
-    watch_mark(watch);
-    talk_in(&talk, talk.in - 1, 0, SYN, NULL, 0);
-    talk_out(&talk, talk.out - 1, talk.in, SYN | ACK, NULL, 0);
-    talk_in(&talk, talk.in, talk.out + 1, ACK, "delete a\r\n", 10);
-    all_is(watch, GATE_TIMED, "a client that acknowledges bytes that the server did not send");
-}
+static const struct dialogue unknown[] = {
+    {"a segment of an untracked connection is counted, and closes the table's gate",
+     "old; > get a\r\n; table timed; unfollowed 1"},
+    {"segments without data close nothing", "mark; >0; >fin; >rst; table untouched"},
+    {"data in the SYN that the server does not accept closes nothing",
+     "old; >syn delete a\r\n; <syn 0; table untouched"},
+    {"data in the SYN that the server accepts", "old; >syn delete a\r\n; <syn 10; table timed"},
+    {"a client that sends data before the server's SYN", "old; >syn; > delete a\r\n; table timed"},
+    {"a client that acknowledges bytes that the server did not send",
+     "old; >syn; <syn 0; >ahead delete a\r\n; table timed"},
+};
 
 static void test_again(struct watch *watch)
 {
@@ -313,11 +182,10 @@ static void test_again(struct watch *watch)
 static void test_flood(struct watch *watch)
 {
     struct talk talk, flood;
-    int i;
 
     begin(&talk, watch);
     flood = (struct talk){.watch = watch, .form = plain};
-    for (i = 0; i < 40000; i++) {
+    for (int i = 0; i < 40000; i++) {
         flood.port = (uint16_t)i;
         talk_in(&flood, (uint32_t)i, 0, SYN, NULL, 0);
     }
@@ -347,186 +215,65 @@ static void test_many_connections(struct watch *watch)
 
 /* --- lost connections, and resync ------------------------------------------------------------ */
 
+#define GET     "get x\r\n"
+#define END     "END\r\n"
+#define SILENCE "old; > " GET "; < " END "; settle; mark; "
+
+/* The silence may have become long enough when the test looks: any state but untouched. */
+static const struct dialogue found[] = {
+    {"the first command behind a silence is followed, and counted",
+     SILENCE "> delete a\r\nde; gate a entered; table untouched; found 1"},
+    {"so is its reply, and the next command",
+     "> lete b\r\n; < DELETED\r\n; gate a left; gate b entered"},
+    {"an unknown command behind a silence", SILENCE "> gibberish\r\n; table !untouched"},
+    {"a part of a command behind a silence", SILENCE "> dele; table !untouched"},
+    {"a silence after a request without an answer",
+     "old; > " GET "; settle; mark; > delete a\r\n; table !untouched"},
+    {"a silence after a part of an answer",
+     "old; > " GET "; < VALUE x; settle; mark; > delete a\r\n; table !untouched"},
+    {"a command behind a silence at another sequence number",
+     SILENCE ">-2 delete a\r\n; table !untouched"},
+    {"a command behind a silence and a missing byte",
+     SILENCE "move 1; > delete a\r\n; table !untouched"},
+};
+
+static const struct dialogue in_turn[] = {
+    {"an old connection with alternating requests and answers is tracked after four of them",
+     "old; rounds 5 " GET "|" END "; table timed; found"},
+    {"it is not tracked after three", "old; rounds 4 " GET "|" END "; !found"},
+    {"it is tracked after one more", "found"},
+    {"a connection first seen within a value is tracked",
+     "old; > r\nset b 0 0 1\r\nx; rounds 1 \r\n|STORED\r\n; rounds 4 "
+     "set b 0 0 10\r\n0123456789\r\nget b\r\n|STORED\r\nVALUE b 0 5\r\n01234\r\nEND\r\n; found"},
+    {"a connection whose commands and answers have several segments is tracked",
+     "old; " FIVE("> set b 0 0 10\r\n; > 0123456789\r\n; < STO; < RED\r\n; ") "found"},
+    {"a connection that was lost is tracked",
+     "open; >10 delete b\r\n; move 20; rounds 5 " GET "|" END "; found"},
+    {"a value that looks like commands, without answers, is not tracked",
+     "old; " TEN("> " GET "; ack; ") "!found"},
+    {"a connection that is always one answer behind is not tracked",
+     "old; > get a\r\n; rounds 10 " GET "|" END "; !found"},
+    {"a connection with one answer to two requests is not tracked",
+     "old; " TEN("> " GET "; > " GET "; < " END "; ") "!found"},
+    {"a connection with two answers to one request is not tracked",
+     "old; rounds 10 " GET "|" END END "; !found"},
+    {"a connection whose answers are errors is not tracked",
+     "old; rounds 10 " GET "|ERROR\r\n; !found"},
+    {"a connection with unknown commands is not tracked",
+     "old; rounds 10 zap x\r\n|OK\r\n; !found"},
+    {"a connection with incomplete answers is not tracked", "old; rounds 10 " GET "|END; !found"},
+    {"a connection after what looked like a long value is tracked",
+     "old; > ...; ack; > set x 0 0 1000000\r\n...\r\n; rounds 5 " GET "|" END "; found"},
+    {"a connection with a retransmission after every third request is not tracked",
+     "old; " TEN("rounds 3 " GET "|" END "; >-3 x\r\n; ") "!found"},
+    {"a connection of which some answers are missing is not tracked",
+     "old; " TEN("rounds 3 " GET "|" END "; <move 5; ") "!found"},
+};
+
 static void settle(uint64_t from)
 {
     while (watch_now() < from + SHORT_SETTLE)
         ;
-}
-
-/*
- * An untracked connection sent a request, the server answered with `answer`, then both were silent.
- */
-static void silence(struct talk *talk, const char *says, const char *answer)
-{
-    talk->port++;
-    talk->in += 100000;
-    talk_say(talk, says, strlen(says));
-    if (answer)
-        talk_answer(talk, answer, strlen(answer));
-    settle(watch_now());
-    watch_mark(talk->watch);
-}
-
-/* The silence may have become long enough when the test looks. */
-static void closes(struct watch *watch, const char *what)
-{
-    ok(gate_is(watch->all) != GATE_UNTOUCHED, "%s: the table's gate is closed for a time", what);
-}
-
-static void test_found(struct watch *watch)
-{
-    struct talk talk = {.watch = watch, .port = 50000, .in = 1000, .out = 5000};
-
-    silence(&talk, "get x\r\n", "END\r\n");
-    SAY(&talk, "delete a\r\nde");
-    check(watch, "a", GATE_ENTERED, "the first command behind a silence");
-    all_is(watch, GATE_UNTOUCHED, "the first command behind a silence");
-    ok(watch_count(watch, CHAIN_FOUND) == 1, "a connection tracked again is counted");
-    SAY(&talk, "lete b\r\n");
-    ANSWER(&talk, "DELETED\r\n");
-    check(watch, "a", GATE_LEFT, "the reply to the first command behind a silence");
-    check(watch, "b", GATE_ENTERED, "the reply to the first command behind a silence");
-
-    silence(&talk, "get x\r\n", "END\r\n");
-    SAY(&talk, "gibberish\r\n");
-    closes(watch, "an unknown command behind a silence");
-    silence(&talk, "get x\r\n", "END\r\n");
-    SAY(&talk, "dele");
-    closes(watch, "a part of a command behind a silence");
-    silence(&talk, "get x\r\n", NULL);
-    SAY(&talk, "delete a\r\n");
-    closes(watch, "a silence after a request without an answer");
-    silence(&talk, "get x\r\n", "VALUE x");
-    SAY(&talk, "delete a\r\n");
-    closes(watch, "a silence after a part of an answer");
-    silence(&talk, "get x\r\n", "END\r\n");
-    IN(&talk, -2, ACK, "delete a\r\n");
-    closes(watch, "a command behind a silence at another sequence number");
-    talk_ack(&talk);
-    silence(&talk, "get x\r\n", "END\r\n");
-    talk.in++;
-    SAY(&talk, "delete a\r\n");
-    closes(watch, "a command behind a silence and a missing byte");
-}
-
-/* Sends a command and receives its answer, n times. */
-static void rounds(struct talk *talk, int n, const char *says, const char *answer)
-{
-    for (; n; n--) {
-        talk_say(talk, says, strlen(says));
-        talk_answer(talk, answer, strlen(answer));
-    }
-}
-
-/* Whether a connection is tracked from its next segment on. */
-static bool is_found(struct talk *talk)
-{
-    struct watch *watch = talk->watch;
-    bool found;
-
-    watch_mark(watch);
-    SAY(talk, "delete a\r\n");
-    found = gate_is(watch_gate(watch, "a")) == GATE_ENTERED &&
-            gate_is(watch->all) == GATE_UNTOUCHED && watch_count(watch, CHAIN_FOUND) == 1;
-    ANSWER(talk, "DELETED\r\n");
-    return found && gate_is(watch_gate(watch, "a")) == GATE_LEFT;
-}
-
-static void old(struct talk *talk, struct watch *watch)
-{
-    static uint16_t port = 1000;
-
-    *talk = (struct talk){.watch = watch, .port = port++, .in = 1000, .out = 5000};
-    watch_mark(watch);
-}
-
-static void test_in_turn(struct watch *watch)
-{
-    struct talk talk;
-    int i;
-
-    old(&talk, watch);
-    rounds(&talk, 5, "get x\r\n", "END\r\n");
-    all_is(watch, GATE_TIMED, "an old connection with alternating requests and answers");
-    ok(is_found(&talk), "it is tracked after four of them behind its first segment");
-    old(&talk, watch);
-    rounds(&talk, 4, "get x\r\n", "END\r\n");
-    ok(!is_found(&talk), "it is not tracked after three");
-    ok(is_found(&talk), "it is tracked after one more");
-    old(&talk, watch);
-    SAY(&talk, "r\nset b 0 0 1\r\nx");
-    rounds(&talk, 1, "\r\n", "STORED\r\n");
-    rounds(&talk, 4, "set b 0 0 10\r\n0123456789\r\nget b\r\n",
-           "STORED\r\nVALUE b 0 5\r\n01234\r\nEND\r\n");
-    ok(is_found(&talk), "a connection first seen within a value is tracked");
-    old(&talk, watch);
-    for (i = 0; i < 5; i++) {
-        SAY(&talk, "set b 0 0 10\r\n");
-        SAY(&talk, "0123456789\r\n");
-        ANSWER(&talk, "STO");
-        ANSWER(&talk, "RED\r\n");
-    }
-    ok(is_found(&talk), "a connection whose commands and answers have several segments is tracked");
-    begin(&talk, watch);
-    IN(&talk, 10, ACK, "delete b\r\n");
-    talk.in += 20;
-    rounds(&talk, 5, "get x\r\n", "END\r\n");
-    ok(is_found(&talk), "a connection that was lost is tracked");
-}
-
-static void test_out_of_turn(struct watch *watch)
-{
-    struct talk talk;
-    int i;
-
-    old(&talk, watch);
-    for (i = 0; i < 10; i++) {
-        SAY(&talk, "get x\r\n");
-        talk_ack(&talk);
-    }
-    ok(!is_found(&talk), "a value that looks like commands, without answers, is not tracked");
-    old(&talk, watch);
-    SAY(&talk, "get a\r\n");
-    rounds(&talk, 10, "get x\r\n", "END\r\n");
-    ok(!is_found(&talk), "a connection that is always one answer behind is not tracked");
-    old(&talk, watch);
-    for (i = 0; i < 10; i++) {
-        SAY(&talk, "get x\r\n");
-        SAY(&talk, "get x\r\n");
-        ANSWER(&talk, "END\r\n");
-    }
-    ok(!is_found(&talk), "a connection with one answer to two requests is not tracked");
-    old(&talk, watch);
-    rounds(&talk, 10, "get x\r\n", "END\r\nEND\r\n");
-    ok(!is_found(&talk), "a connection with two answers to one request is not tracked");
-    old(&talk, watch);
-    rounds(&talk, 10, "get x\r\n", "ERROR\r\n");
-    ok(!is_found(&talk), "a connection whose answers are errors is not tracked");
-    old(&talk, watch);
-    rounds(&talk, 10, "zap x\r\n", "OK\r\n");
-    ok(!is_found(&talk), "a connection with unknown commands is not tracked");
-    old(&talk, watch);
-    rounds(&talk, 10, "get x\r\n", "END");
-    ok(!is_found(&talk), "a connection with incomplete answers is not tracked");
-    old(&talk, watch);
-    SAY(&talk, "...");
-    talk_ack(&talk);
-    SAY(&talk, "set x 0 0 1000000\r\n...\r\n");
-    rounds(&talk, 5, "get x\r\n", "END\r\n");
-    ok(is_found(&talk), "a connection after what looked like a long value is tracked");
-    old(&talk, watch);
-    for (i = 0; i < 10; i++) {
-        rounds(&talk, 3, "get x\r\n", "END\r\n");
-        IN(&talk, -3, ACK, "x\r\n");
-    }
-    ok(!is_found(&talk),
-       "a connection with a retransmission after every third request is not tracked");
-    old(&talk, watch);
-    for (i = 0; i < 10; i++) {
-        rounds(&talk, 3, "get x\r\n", "END\r\n");
-        talk.out += 5;
-    }
-    ok(!is_found(&talk), "a connection of which some answers are missing is not tracked");
 }
 
 static void test_settled(struct watch *watch)
@@ -623,7 +370,6 @@ static void test_late(struct watch *watch)
 {
     struct talk talk;
     uint64_t now;
-    int i;
 
     begin(&talk, watch);
     SAY(&talk, "delete a\r\n");
@@ -648,7 +394,7 @@ static void test_late(struct watch *watch)
     all_is(watch, GATE_UNTOUCHED, "a late part of a value");
 
     begin(&talk, watch);
-    for (i = 0; i < 40; i++)
+    for (int i = 0; i < 40; i++)
         SAY(&talk, "delete a\r\n");
     settle(watch_now());
     now = watch_now();
@@ -665,17 +411,16 @@ static void test_late_surplus(struct watch *watch)
     struct chain_gate *gate;
     struct talk talk;
     uint64_t word;
-    int i;
 
     begin(&talk, watch);
-    for (i = 0; i <= CHAIN_WRITES; i++)
+    for (int i = 0; i <= CHAIN_WRITES; i++)
         SAY(&talk, "delete a\r\n");
     SAY(&talk, "delete b\r\n");
     SAY(&talk, "get c\r\n");
     gate = watch_gate(watch, "b");
     ok(gate->done > watch_now(), "the gate of a write that is not kept is closed for a time");
     settle(watch_now());
-    for (i = 0; i <= CHAIN_WRITES; i++)
+    for (int i = 0; i <= CHAIN_WRITES; i++)
         ANSWER(&talk, "DELETED\r\n");
     word = watch->all->word;
     ANSWER(&talk, "DELETED\r\n");
@@ -691,21 +436,18 @@ int main(void)
     struct watch watch;
 
     watch_open(&watch, LONG_SETTLE);
-    test_repeated(&watch);
-    test_same(&watch);
-    test_others(&watch);
-    test_gaps(&watch);
-    test_flags(&watch);
-    test_replies(&watch);
-    test_unknown(&watch);
+    WATCH_TALK(&watch, repeated);
+    WATCH_TALK(&watch, gaps);
+    WATCH_TALK(&watch, flags);
+    WATCH_TALK(&watch, replies);
+    WATCH_TALK(&watch, unknown);
     test_again(&watch);
     test_flood(&watch);
     test_many_connections(&watch);
-    test_in_turn(&watch);
-    test_out_of_turn(&watch);
+    WATCH_TALK(&watch, in_turn);
     watch_close(&watch);
     watch_open(&watch, SHORT_SETTLE);
-    test_found(&watch);
+    WATCH_TALK(&watch, found);
     test_settled(&watch);
     test_slow(&watch);
     test_given_up(&watch);

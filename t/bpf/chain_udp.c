@@ -17,7 +17,7 @@ static const struct form forms[] = {
     {.v6 = false}, {.v6 = true}, {.ip_options = 8}, {.v6 = true, .ip_options = 16}, {.ntags = 1},
 };
 
-enum { PORT = 40000, FORMS = sizeof(forms) / sizeof(forms[0]) };
+enum { PORT = 40000, FORMS = COUNT(forms) };
 
 /* Binary: magic, opcode, length of key, of extras, of all. */
 #define BINARY(opcode, nkey, nextras, nbody)                                                       \
@@ -86,7 +86,7 @@ static void test_datagrams(struct watch *watch)
     const struct row *row;
     size_t i, form, ngood;
 
-    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (i = 0; i < COUNT(rows); i++) {
         row = &rows[i];
         for (ngood = form = 0; form < FORMS; form++) {
             watch_mark(watch);
@@ -113,13 +113,13 @@ static void test_frame_headers(struct watch *watch)
                                             {.port = PORT, .sequence = 256, .total = 1}};
     size_t i, ngood = 0;
 
-    for (i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+    for (i = 0; i < COUNT(heads); i++) {
         watch_mark(watch);
         watch_datagram(watch, &heads[i], SAYS("delete key\r\n"));
         ngood += gate_is(watch->all) == GATE_TIMED;
     }
-    ok(ngood == sizeof(heads) / sizeof(heads[0]),
-       "any packet but one whole datagram closes the table's gate (%zu)", ngood);
+    ok(ngood == COUNT(heads), "any packet but one whole datagram closes the table's gate (%zu)",
+       ngood);
 }
 
 static void test_large(struct watch *watch)
@@ -138,79 +138,60 @@ static void test_large(struct watch *watch)
 
 /* --- packets --------------------------------------------------------------------------------- */
 
-struct packet {
+/* A header: length, id and fragment, protocol, the source's last byte; IPv6: length, next header.
+ */
+#define IP4(n, fragment, protocol, from)                                                           \
+    "\x45\0\0" n fragment "\x40" protocol "\0\0\x0a\0\0" from "\x0a\0\0\1"
+#define ZEROS        "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+#define IP6(n, next) "\x60\0\0\0\0" n next "\x40\xfd" ZEROS "\xfd" ZEROS
+#define TO_HTTP      "\x9c\x40\0\x50"
+#define TO_SERVER    "\x9c\x40\x2c\x2f"
+#define FIRST        "\0\2\x20\0"
+#define LATER        "\0\2\0\5"
+
+static const struct packet {
     const char *name;
     enum gate_is all;
+    const char *ip; /* from the IP header on; IPv6 if it begins with 6 */
     size_t n;
-    unsigned char ip[56]; /* from the IP header on; IPv6 if it begins with 6 */
-};
-
-static const struct packet packets[] = {
-    {"a first fragment to another port",
-     GATE_UNTOUCHED,
-     24,
-     {0x45, 0, 0, 24, 0, 1, 0x20, 0, 64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1, 0x9c, 0x40, 0, 80}},
-    {"a later fragment to another port", GATE_UNTOUCHED, 24, {0x45, 0, 0, 24, 0,   1,   0,   5,
-                                                              64,   6, 0, 0,  10,  0,   0,   2,
-                                                              10,   0, 0, 1,  'd', 'e', 'l', 'e'}},
-    {"a later fragment whose first one was not seen",
-     GATE_UNTOUCHED,
-     24,
-     {0x45, 0, 0, 24, 0, 2, 0, 5, 64, 17, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1, 'd', 'e', 'l', 'e'}},
-    {"a first fragment to the server's port", GATE_TIMED, 24, {0x45, 0, 0,    24,   0,    2,
-                                                               0x20, 0, 64,   17,   0,    0,
-                                                               10,   0, 0,    2,    10,   0,
-                                                               0,    1, 0x9c, 0x40, 0x2c, 0x2f}},
-    {"a later fragment to the server's port",
-     GATE_TIMED,
-     24,
-     {0x45, 0, 0, 24, 0, 2, 0, 5, 64, 17, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1, 'd', 'e', 'l', 'e'}},
-    {"a later fragment from another sender",
-     GATE_UNTOUCHED,
-     24,
-     {0x45, 0, 0, 24, 0, 2, 0, 5, 64, 17, 0, 0, 10, 0, 0, 3, 10, 0, 0, 1, 'd', 'e', 'l', 'e'}},
-    {"a fragment of ICMP", GATE_UNTOUCHED, 24, {0x45, 0, 0, 24, 0,  1, 0, 5, 64, 1, 0, 0,
-                                                10,   0, 0, 2,  10, 0, 0, 1, 8,  0, 0, 0}},
-    {"an IP header that is too short",
-     GATE_UNTOUCHED,
-     24,
-     {0x41, 0, 0, 24, 0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1, 0x9c, 0x40, 0x2c, 0x2f}},
-    {"UDP to another port", GATE_UNTOUCHED, 32, {0x45, 0, 0, 32, 0,  1, 0, 0, 64,   17,   0, 0,
-                                                 10,   0, 0, 2,  10, 0, 0, 1, 0x9c, 0x40, 0, 53}},
-    {"a TCP header that is cut off", GATE_TIMED, 32, {0x45, 0, 0, 32, 0,    1,    0,    0,
-                                                      64,   6, 0, 0,  10,   0,    0,    2,
-                                                      10,   0, 0, 1,  0x9c, 0x40, 0x2c, 0x2f}},
-    {"an IPv6 extension header that is cut off",
-     GATE_UNTOUCHED,
-     44,
-     {0x60, 0, 0, 0, 0, 4, 60, 64, [8] = 0xfd, [24] = 0xfd, [40] = 17}},
-    {"a later IPv6 fragment whose first one was not seen",
-     GATE_UNTOUCHED,
-     48,
-     {0x60, 0, 0, 0, 0, 8, 44, 64, [8] = 0xfd, [24] = 0xfd, [40] = 6, 0, 0, 9, 0, 0, 0, 1}},
-    {"a first IPv6 fragment to another port",
-     GATE_UNTOUCHED,
-     56,
-     {0x60, 0, 0, 0, 0, 16, 44, 64,   [8] = 0xfd, [24] = 0xfd, [40] = 6,
-      0,    0, 1, 0, 0, 0,  1,  0x9c, 0x40,       0,           80}},
-    {"a first IPv6 fragment to the server's port",
-     GATE_TIMED,
-     56,
-     {0x60, 0, 0, 0, 0, 16, 44, 64,   [8] = 0xfd, [24] = 0xfd, [40] = 6,
-      0,    0, 1, 0, 0, 0,  2,  0x9c, 0x40,       0x2c,        0x2f}},
-    {"a later IPv6 fragment to the server's port",
-     GATE_TIMED,
-     48,
-     {0x60, 0, 0, 0, 0, 8, 44, 64, [8] = 0xfd, [24] = 0xfd, [40] = 6, 0, 0, 9, 0, 0, 0, 2}},
+} packets[] = {
+    {"a first fragment to another port", GATE_UNTOUCHED,
+     SAYS(IP4("\x18", "\0\1\x20\0", "\6", "\2") TO_HTTP)},
+    {"a later fragment to another port", GATE_UNTOUCHED,
+     SAYS(IP4("\x18", "\0\1\0\5", "\6", "\2") "dele")},
+    {"a later fragment whose first one was not seen", GATE_UNTOUCHED,
+     SAYS(IP4("\x18", LATER, "\x11", "\2") "dele")},
+    {"a first fragment to the server's port", GATE_TIMED,
+     SAYS(IP4("\x18", FIRST, "\x11", "\2") TO_SERVER)},
+    {"a later fragment to the server's port", GATE_TIMED,
+     SAYS(IP4("\x18", LATER, "\x11", "\2") "dele")},
+    {"a later fragment from another sender", GATE_UNTOUCHED,
+     SAYS(IP4("\x18", LATER, "\x11", "\3") "dele")},
+    {"a fragment of ICMP", GATE_UNTOUCHED, SAYS(IP4("\x18", "\0\1\0\5", "\1", "\2") "\10\0\0\0")},
+    {"an IP header that is too short", GATE_UNTOUCHED,
+     SAYS("\x41\0\0\x18\0\1\0\0\x40\6\0\0\x0a\0\0\2\x0a\0\0\1" TO_SERVER)},
+    {"UDP to another port", GATE_UNTOUCHED,
+     SAYS(IP4("\x20", "\0\1\0\0", "\x11", "\2") "\x9c\x40\0\x35\0\0\0\0\0\0\0\0")},
+    {"a TCP header that is cut off", GATE_TIMED,
+     SAYS(IP4("\x20", "\0\1\0\0", "\6", "\2") TO_SERVER "\0\0\0\0\0\0\0\0")},
+    {"an IPv6 extension header that is cut off", GATE_UNTOUCHED,
+     SAYS(IP6("\4", "\x3c") "\x11\0\0\0")},
+    {"a later IPv6 fragment whose first one was not seen", GATE_UNTOUCHED,
+     SAYS(IP6("\10", "\x2c") "\6\0\0\x09\0\0\0\1")},
+    {"a first IPv6 fragment to another port", GATE_UNTOUCHED,
+     SAYS(IP6("\20", "\x2c") "\6\0\0\1\0\0\0\1" TO_HTTP "\0\0\0\0")},
+    {"a first IPv6 fragment to the server's port", GATE_TIMED,
+     SAYS(IP6("\20", "\x2c") "\6\0\0\1\0\0\0\2" TO_SERVER "\0\0\0\0")},
+    {"a later IPv6 fragment to the server's port", GATE_TIMED,
+     SAYS(IP6("\10", "\x2c") "\6\0\0\x09\0\0\0\2")},
 };
 
 static void test_packets(struct watch *watch)
 {
     unsigned char frame[14 + 56] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2};
     const struct packet *packet;
-    size_t i;
 
-    for (i = 0; i < sizeof(packets) / sizeof(packets[0]); i++) {
+    for (size_t i = 0; i < COUNT(packets); i++) {
         packet = &packets[i];
         frame[12] = packet->ip[0] >> 4 == 6 ? 0x86 : 0x08;
         frame[13] = packet->ip[0] >> 4 == 6 ? 0xdd : 0x00;

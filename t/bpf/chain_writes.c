@@ -18,7 +18,7 @@
         .port = 40000, .id = (number), .total = 1                                                  \
     }
 
-static const struct datagram first = FROM(1), second = FROM(2), third = FROM(3);
+static const struct datagram first = FROM(1), second = FROM(2);
 
 /* Binary: opcode, lengths of key, of extras, of all. */
 #define BINARY(magic, opcode, nkey, nextras, nbody)                                                \
@@ -26,47 +26,16 @@ static const struct datagram first = FROM(1), second = FROM(2), third = FROM(3);
 #define ASKS(opcode, nkey, nextras, nbody)    BINARY("\x80", opcode, nkey, nextras, nbody)
 #define ANSWERS(opcode, nkey, nextras, nbody) BINARY("\x81", opcode, nkey, nextras, nbody)
 
-static void says(struct watch *watch, const struct datagram *from, const char *text)
-{
-    if (!watch_datagram(watch, from, text, strlen(text)))
-        diag("%s is not passed", text);
-}
-
-static void answers(struct watch *watch, const struct datagram *from, const char *text)
-{
-    if (!watch_reply(watch, from, text, strlen(text)))
-        diag("%s does not leave", text);
-}
-
-static void sets(struct watch *watch, const struct datagram *from)
-{
-    says(watch, from, "set key 0 0 1\r\nv\r\n");
-}
-
-static void stored(struct watch *watch, const struct datagram *from)
-{
-    answers(watch, from, "STORED\r\n");
-}
-
-static enum gate_is state(struct watch *watch)
-{
-    return gate_is(watch_gate(watch, "key"));
-}
-
-/* Whether the key's gate is in this state, and prints which it is in, if not. */
-static bool is(struct watch *watch, enum gate_is want)
-{
-    enum gate_is got = state(watch);
-
-    if (got != want)
-        diag("the gate is %s, not %s", gate_name(got), gate_name(want));
-    return got == want;
-}
+#define SET    "set key 0 0 1\r\nv\r\n"
+#define OTHER  "set other 0 0 1\r\nv\r\n"
+#define STORED "STORED\r\n"
 
 /* Whether it is closed for all of SETTLE after that time. */
 static bool closed_from(struct watch *watch, uint64_t when)
 {
-    return is(watch, GATE_TIMED) && watch_gate(watch, "key")->done >= when + SETTLE;
+    const struct chain_gate *gate = watch_gate(watch, "key");
+
+    return gate_is(gate) == GATE_TIMED && gate->done >= when + SETTLE;
 }
 
 /* --- what is said and answered ---------------------------------------------------------------- */
@@ -80,7 +49,7 @@ struct row {
 };
 
 static const struct row ended[] = {
-    {"set", SAYS("set key 0 0 1\r\nv\r\n"), SAYS("STORED\r\n")},
+    {"set", SAYS(SET), SAYS("STORED\r\n")},
     {"add", SAYS("add key 0 0 1\r\nv\r\n"), SAYS("NOT_STORED\r\n")},
     {"cas", SAYS("cas key 0 0 1 5\r\nv\r\n"), SAYS("EXISTS\r\n")},
     {"cas of nothing", SAYS("cas key 0 0 1 5\r\nv\r\n"), SAYS("NOT_FOUND\r\n")},
@@ -102,24 +71,23 @@ static const struct row ended[] = {
 
 /* Errors, replies to other commands, several replies, parts of one. */
 static const struct row not_ended[] = {
-    {"an error", SAYS("set key 0 0 1\r\nv\r\n"), SAYS("ERROR\r\n")},
+    {"an error", SAYS(SET), SAYS("ERROR\r\n")},
     {"a client's error", SAYS("incr key x\r\n"), SAYS("CLIENT_ERROR invalid numeric\r\n")},
-    {"a server's error", SAYS("set key 0 0 1\r\nv\r\n"), SAYS("SERVER_ERROR out of memory\r\n")},
+    {"a server's error", SAYS(SET), SAYS("SERVER_ERROR out of memory\r\n")},
     {"a meta command's reply", SAYS("ms key 1\r\nv\r\n"), SAYS("HD\r\n")},
-    {"that of verbosity", SAYS("set key 0 0 1\r\nv\r\n"), SAYS("OK\r\n")},
-    {"two", SAYS("set key 0 0 1\r\nv\r\n"), SAYS("STORED\r\nSTORED\r\n")},
-    {"a line that begins alike", SAYS("set key 0 0 1\r\nv\r\n"), SAYS("STORED\n\n")},
-    {"half a line", SAYS("set key 0 0 1\r\nv\r\n"), SAYS("NOT_STOR")},
+    {"that of verbosity", SAYS(SET), SAYS("OK\r\n")},
+    {"two", SAYS(SET), SAYS("STORED\r\nSTORED\r\n")},
+    {"a line that begins alike", SAYS(SET), SAYS("STORED\n\n")},
+    {"half a line", SAYS(SET), SAYS("NOT_STOR")},
     {"a number without an end", SAYS("incr key 1\r\n"), SAYS("12")},
     {"a digit", SAYS("incr key 1\r\n"), SAYS("1")},
     {"two numbers, too long for one", SAYS("incr key 1\r\n"), SAYS("12345678901\r\n34567890\r\n")},
-    {"a binary get's", SAYS("set key 0 0 1\r\nv\r\n"),
-     SAYS(ANSWERS("\0", "\0", "\4", "\5") "0000v")},
-    {"a quiet command's", SAYS("set key 0 0 1\r\nv\r\n"), SAYS(ANSWERS("\21", "\0", "\0", "\0"))},
-    {"an unknown one's", SAYS("set key 0 0 1\r\nv\r\n"), SAYS(ANSWERS("\x77", "\0", "\0", "\0"))},
-    {"two binary ones", SAYS("set key 0 0 1\r\nv\r\n"),
+    {"a binary get's", SAYS(SET), SAYS(ANSWERS("\0", "\0", "\4", "\5") "0000v")},
+    {"a quiet command's", SAYS(SET), SAYS(ANSWERS("\21", "\0", "\0", "\0"))},
+    {"an unknown one's", SAYS(SET), SAYS(ANSWERS("\x77", "\0", "\0", "\0"))},
+    {"two binary ones", SAYS(SET),
      SAYS(ANSWERS("\1", "\0", "\0", "\0") ANSWERS("\1", "\0", "\0", "\0"))},
-    {"half a header", SAYS("set key 0 0 1\r\nv\r\n"), SAYS("\x81\1\0\0\0\0\0\0\0\0\0\0\0\0\0")},
+    {"half a header", SAYS(SET), SAYS("\x81\1\0\0\0\0\0\0\0\0\0\0\0\0\0")},
 };
 
 static void test_ended(struct watch *watch)
@@ -133,16 +101,17 @@ static void test_ended(struct watch *watch)
     const struct row *row;
     size_t i, form, ngood;
 
-    for (i = 0; i < sizeof(ended) / sizeof(ended[0]); i++) {
+    for (i = 0; i < COUNT(ended); i++) {
         row = &ended[i];
-        for (ngood = form = 0; form < sizeof(forms) / sizeof(forms[0]); form++) {
+        for (ngood = form = 0; form < COUNT(forms); form++) {
             from.form = forms[form];
             watch_mark(watch);
             ngood += watch_datagram(watch, &from, row->asks, row->nasks) &&
                      watch_reply(watch, &from, row->answers, row->nanswers) &&
                      watch_count(watch, CHAIN_WRITES_SEEN) == 1 &&
                      watch_count(watch, CHAIN_WRITES_ENDED) == 1 &&
-                     watch_count(watch, CHAIN_FILL_FORM) == 0 && is(watch, GATE_LEFT);
+                     watch_count(watch, CHAIN_FILL_FORM) == 0 &&
+                     gate_is(watch_gate(watch, "key")) == GATE_LEFT;
         }
         ok(ngood == form, "%s over UDP ends when its reply leaves (in %zu of %zu forms)", row->name,
            ngood, form);
@@ -153,9 +122,8 @@ static void test_not_ended(struct watch *watch)
 {
     const struct row *row;
     uint64_t now;
-    size_t i;
 
-    for (i = 0; i < sizeof(not_ended) / sizeof(not_ended[0]); i++) {
+    for (size_t i = 0; i < COUNT(not_ended); i++) {
         row = &not_ended[i];
         watch_mark(watch);
         watch_datagram(watch, &first, row->asks, row->nasks);
@@ -165,24 +133,6 @@ static void test_not_ended(struct watch *watch)
                watch_count(watch, CHAIN_FILL_FORM) == 1,
            "a write whose reply may be %s ends by time", row->name);
     }
-}
-
-static void test_replies_to_gets(struct watch *watch)
-{
-    static const char *const texts[] = {"END\r\n", "VALUE key 0 1\r\nv\r\nEND\r\n",
-                                        "VALUE key 0 1\r\nv\r\n", ""};
-    size_t i, ngood = 0;
-
-    for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        watch_mark(watch);
-        sets(watch, &first);
-        answers(watch, &first, texts[i]);
-        ngood += is(watch, GATE_ENTERED);
-        stored(watch, &first);
-        ngood += is(watch, GATE_LEFT);
-    }
-    ok(ngood == 2 * i, "a reply to a get ends no write, and the write's own still does (%zu)",
-       ngood);
 }
 
 static void test_heads(struct watch *watch)
@@ -199,49 +149,57 @@ static void test_heads(struct watch *watch)
         {"that is the second of one", {.port = 40000, .id = 1, .sequence = 1, .total = 1}},
         {"that is one of none", {.port = 40000, .id = 1, .total = 0}},
     };
-    size_t i;
 
-    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         watch_mark(watch);
-        sets(watch, &first);
-        stored(watch, &rows[i].from);
-        ok(is(watch, GATE_ENTERED), "a reply %s does not end a write", rows[i].name);
+        watch_datagram(watch, &first, SAYS(SET));
+        watch_reply(watch, &rows[i].from, SAYS(STORED));
+        ok(gate_is(watch_gate(watch, "key")) == GATE_ENTERED, "a reply %s does not end a write",
+           rows[i].name);
     }
 }
 
-/* --- other requests ----------------------------------------------------------------------------
- */
+/* --- other requests -------------------------------------------------------------------------- */
 
-/* The client or the network sends the datagram twice. */
-static void test_duplicates(struct watch *watch)
-{
-    uint64_t now;
+#define SETS     "ask 1 " SET
+#define SETS2    "ask 2 " SET
+#define SETS3    "ask 3 " SET
+#define REPLIES  "reply 1 " STORED
+#define REPLIES2 "reply 2 " STORED
+#define REPLIES3 "reply 3 " STORED
 
-    watch_mark(watch);
-    sets(watch, &first);
-    now = watch_now();
-    sets(watch, &first);
-    ok(closed_from(watch, now), "a write that arrives again before its reply has left ends by "
-                                "time, from the second on");
-    stored(watch, &first);
-    ok(closed_from(watch, now), "not by the first reply");
-    stored(watch, &first);
-    ok(closed_from(watch, now) && watch_count(watch, CHAIN_WRITES_ENDED) == 0, "nor by the second");
-    sets(watch, &first);
-    stored(watch, &first);
-    ok(is(watch, GATE_TIMED), "nor does the next one with its id, however late: one of the replies "
-                              "may have been lost");
-    watch_mark(watch);
-    sets(watch, &first);
-    stored(watch, &first);
-    sets(watch, &first);
-    ok(is(watch, GATE_ENTERED), "one that arrives again behind its reply enters the gate again");
-    stored(watch, &first);
-    ok(is(watch, GATE_LEFT), "and leaves it with its own");
-    stored(watch, &first);
-    sets(watch, &first);
-    ok(is(watch, GATE_ENTERED), "a reply too many ends nothing that arrives after it");
-}
+static const struct dialogue others[] = {
+    /* Replies to gets end no write, and the write's own still does. */
+    {"END", "mark; " SETS "; reply 1 END\r\n; gate key entered; " REPLIES "; gate key left"},
+    {"a value and END",
+     "mark; " SETS "; reply 1 VALUE key 0 1\r\nv\r\nEND\r\n; gate key entered; " REPLIES
+     "; gate key left"},
+    {"a value without END",
+     "mark; " SETS "; reply 1 VALUE key 0 1\r\nv\r\n; gate key entered; " REPLIES
+     "; gate key left"},
+    {"nothing", "mark; " SETS "; reply 1 ; gate key entered; " REPLIES "; gate key left"},
+    /* The client or the network sends the datagram twice. */
+    {"a write that arrives again before its reply has left ends by time, from the second on",
+     "mark; " SETS "; " SETS "; gate key closed"},
+    {"not by the first reply", REPLIES "; gate key closed"},
+    {"nor by the second", REPLIES "; gate key closed; ended 0"},
+    {"nor does the next one with its id, however late: one of the replies may have been lost",
+     SETS "; " REPLIES "; gate key timed"},
+    {"one that arrives again behind its reply enters the gate again",
+     "mark; " SETS "; " REPLIES "; " SETS "; gate key entered"},
+    {"and leaves it with its own", REPLIES "; gate key left"},
+    {"a reply too many ends nothing that arrives after it", REPLIES "; " SETS "; gate key entered"},
+    /* Requests that are unanswered when a write arrives. */
+    {"a get with its id, and then another in its place, unanswered: it ends by time",
+     "mark; ask 1 get other\r\n; ask 2 get other\r\n; " SETS "; " REPLIES "; gate key closed"},
+    {"what could not be parsed, with its id, however old: it ends by time",
+     "mark; ask 1 delete other; gates; age 60; " SETS "; " REPLIES "; gate key timed"},
+    /* Doubt about one write ends with its reply, if only reads were the reason. */
+    {"the reply to a write that ended by time, behind a get, is known",
+     "mark; ask 1 get other\r\n; " SETS "; " REPLIES "; gates; age -56; " SETS
+     "; gate key entered"},
+    {"and the next write with its id ends by its reply", REPLIES "; gate key left"},
+};
 
 /* Whose id is the write's, or which only fall on its place; whether it then ends by time. */
 struct other {
@@ -268,167 +226,83 @@ static const struct other only_between[] = {
     {"other gets in its place", "gets other\r\n", false, false},
 };
 
-static const struct other only_before[] = {
-    {"two sets with its id", "set a 0 0 1\r\nv\r\nset b 0 0 1\r\nv\r\n", true, true},
-};
+static const struct other only_before = {"two sets with its id",
+                                         "set a 0 0 1\r\nv\r\nset b 0 0 1\r\nv\r\n", true, true};
 
-/* One arrives between a write and its reply. */
-static void test_between(struct watch *watch, const struct other *rows, size_t nrows)
+/* One arrives between a write and its reply, or is unanswered when a write arrives. */
+static void test_other(struct watch *watch, const struct other *row, bool between)
 {
-    const struct other *row;
-    uint64_t now;
-    bool held;
+    char what[128], steps[256];
+    unsigned int id = row->same ? 1 : 2;
+    const char *end = row->matters ? "closed" : "left";
 
-    for (row = rows; row < rows + nrows; row++) {
-        watch_mark(watch);
-        sets(watch, &first);
-        now = watch_now();
-        says(watch, row->same ? &first : &second, row->asks);
-        held = !row->matters || closed_from(watch, now);
-        stored(watch, &first);
-        ok(held && (row->matters ? closed_from(watch, now) : is(watch, GATE_LEFT)),
-           "%s between a write and its reply: it ends by %s", row->name,
-           row->matters ? "time" : "its reply");
+    snprintf(what, sizeof(what), "%s %s: it ends by %s", row->name,
+             between ? "between a write and its reply" : "before a write, unanswered",
+             row->matters ? "time" : "its reply");
+    if (between)
+        snprintf(steps, sizeof(steps), "mark; " SETS "; ask %u %s%s; " REPLIES "; gate key %s", id,
+                 row->asks, row->matters ? "; gate key closed" : "", end);
+    else
+        snprintf(steps, sizeof(steps), "mark; ask %u %s; " SETS "; " REPLIES "; gate key %s", id,
+                 row->asks, end);
+    watch_talk(watch, &(struct dialogue){what, steps}, 1);
+}
+
+static void test_others(struct watch *watch)
+{
+    for (size_t i = 0; i < COUNT(either); i++) {
+        test_other(watch, &either[i], true);
+        test_other(watch, &either[i], false);
     }
-}
-
-/* One is unanswered when a write arrives. */
-static void test_before(struct watch *watch, const struct other *rows, size_t nrows)
-{
-    const struct other *row;
-    uint64_t now;
-
-    for (row = rows; row < rows + nrows; row++) {
-        watch_mark(watch);
-        says(watch, row->same ? &first : &second, row->asks);
-        now = watch_now();
-        sets(watch, &first);
-        stored(watch, &first);
-        ok(row->matters ? closed_from(watch, now) : is(watch, GATE_LEFT),
-           "%s before a write, unanswered: it ends by %s", row->name,
-           row->matters ? "time" : "its reply");
-    }
-}
-
-static void test_before_another(struct watch *watch)
-{
-    uint64_t now;
-
-    watch_mark(watch);
-    says(watch, &first, "get other\r\n");
-    says(watch, &second, "get other\r\n");
-    now = watch_now();
-    sets(watch, &first);
-    stored(watch, &first);
-    ok(closed_from(watch, now), "a get with its id, and then another in its place, unanswered: it "
-                                "ends by time");
-    watch_mark(watch);
-    says(watch, &first, "delete other"); /* all is closed */
-    watch_mark_gates(watch);
-    watch_age(watch, 2 * SETTLE);
-    sets(watch, &first);
-    stored(watch, &first);
-    ok(is(watch, GATE_TIMED),
-       "what could not be parsed, with its id, however old: it ends by time");
-}
-
-/* Doubt about one write ends with its reply, if only reads were the reason. */
-static void test_doubt_ends(struct watch *watch)
-{
-    watch_mark(watch);
-    says(watch, &first, "get other\r\n");
-    sets(watch, &first);
-    stored(watch, &first);
-    watch_mark_gates(watch);
-    watch_age(watch, 2 * CHAIN_ASK_NS);
-    sets(watch, &first);
-    ok(is(watch, GATE_ENTERED), "the reply to a write that ended by time, behind a get, is known");
-    stored(watch, &first);
-    ok(is(watch, GATE_LEFT), "and the next write with its id ends by its reply");
+    for (size_t i = 0; i < COUNT(only_between); i++)
+        test_other(watch, &only_between[i], true);
+    test_other(watch, &only_before, false);
 }
 
 static void test_while_closed(struct watch *watch)
 {
+    static const struct dialogue closed[] =
+        {
+            {"a write that arrives while everything is closed ends by time",
+             SETS "; " REPLIES "; gate key timed"},
+        },
+                                 flushed[] = {
+                                     {"so does one while flush_all is in flight",
+                                      SETS "; " REPLIES "; gate key timed"},
+                                 };
+
     watch_mark(watch);
     watch->all->done = watch_now() + SETTLE;
-    sets(watch, &first);
-    stored(watch, &first);
-    ok(is(watch, GATE_TIMED), "a write that arrives while everything is closed ends by time");
+    WATCH_TALK(watch, closed);
     watch_mark(watch);
     watch->all->until = watch_now() + SETTLE;
     watch->all->word = CHAIN_VERSION + 1;
-    sets(watch, &first);
-    stored(watch, &first);
-    ok(is(watch, GATE_TIMED), "so does one while flush_all is in flight");
+    WATCH_TALK(watch, flushed);
 }
 
 /* --- time --------------------------------------------------------------------------------------
  */
 
-static void test_dropped(struct watch *watch)
-{
-    static const struct datagram *const others[] = {&second, &first};
-    uint64_t now;
-    size_t i;
-
-    for (i = 0; i < 2; i++) {
-        watch_mark(watch);
-        sets(watch, &first);
-        watch_age(watch, SETTLE - 1000000000);
-        now = watch_now();
-        says(watch, others[i], "set other 0 0 1\r\nv\r\n");
-        ok(closed_from(watch, now) && gate_is(watch_gate(watch, "other")) == GATE_TIMED,
-           "a write without a reply, and another with %s id before --settle: both end by time",
-           i ? "its" : "another");
-    }
-    watch_mark(watch);
-    sets(watch, &first);
-    watch_age(watch, SETTLE);
-    says(watch, &second, "set other 0 0 1\r\nv\r\n");
-    ok(is(watch, GATE_LEFT) && gate_is(watch_gate(watch, "other")) == GATE_ENTERED,
-       "after --settle one with another id ends it, and enters its own gate");
-    answers(watch, &second, "STORED\r\n");
-    ok(gate_is(watch_gate(watch, "other")) == GATE_LEFT, "which its reply opens");
-    watch_mark(watch);
-    sets(watch, &first);
-    watch_age(watch, 1000 * (uint64_t)SETTLE);
-    now = watch_now();
-    says(watch, &first, "set other 0 0 1\r\nv\r\n");
-    answers(watch, &first, "STORED\r\n");
-    ok(closed_from(watch, now) && gate_is(watch_gate(watch, "other")) == GATE_TIMED,
-       "one with its id ends by time, however late: the server may have been stopped");
-    watch_mark(watch);
-    sets(watch, &first);
-    watch_age(watch, SETTLE - 1000000000);
-    says(watch, &second, "get other\r\n");
-    ok(is(watch, GATE_ENTERED), "a get in its place does not end a write before --settle,");
-    watch_age(watch, 1000000000);
-    says(watch, &third, "get other\r\n");
-    ok(is(watch, GATE_LEFT), "but after it, if its reply was not seen");
-}
-
-/* Of writes that cannot be told apart each makes the time begin again. */
-static void test_doubt_lasts(struct watch *watch)
-{
-    bool held = true;
-    int i;
-
-    watch_mark(watch);
-    says(watch, &first, "set a 0 0 1 noreply\r\nv\r\n");
-    for (i = 0; i < 3; i++) {
-        watch_mark_gates(watch);
-        watch_age(watch, SETTLE - 1000000000);
-        sets(watch, i % 2 ? &second : &third);
-        stored(watch, i % 2 ? &second : &third);
-        held = held && is(watch, GATE_TIMED);
-    }
-    ok(held, "writes in a place whose writes may be unanswered end by time");
-    watch_mark_gates(watch);
-    watch_age(watch, SETTLE);
-    sets(watch, &first);
-    stored(watch, &first);
-    ok(is(watch, GATE_LEFT), "until none has come for --settle");
-}
+static const struct dialogue times[] = {
+    {"a write without a reply, and another with another id before --settle: both end by time",
+     "mark; " SETS "; age -1; ask 2 " OTHER "; gate key closed; gate other timed"},
+    {"a write without a reply, and another with its id before --settle: both end by time",
+     "mark; " SETS "; age -1; ask 1 " OTHER "; gate key closed; gate other timed"},
+    {"after --settle one with another id ends it, and enters its own gate",
+     "mark; " SETS "; age 0; ask 2 " OTHER "; gate key left; gate other entered"},
+    {"which its reply opens", REPLIES2 "; gate other left"},
+    {"one with its id ends by time, however late: the server may have been stopped",
+     "mark; " SETS "; age 59940; ask 1 " OTHER "; " REPLIES "; gate key closed; gate other timed"},
+    {"a get in its place does not end a write before --settle,",
+     "mark; " SETS "; age -1; ask 2 get other\r\n; gate key entered"},
+    {"but after it, if its reply was not seen", "age -59; ask 3 get other\r\n; gate key left"},
+    /* Of writes that cannot be told apart each makes the time begin again. */
+    {"writes in a place whose writes may be unanswered end by time",
+     "mark; ask 1 set a 0 0 1 noreply\r\nv\r\n; gates; age -1; " SETS3 "; " REPLIES3
+     "; gate key timed; gates; age -1; " SETS2 "; " REPLIES2
+     "; gate key timed; gates; age -1; " SETS3 "; " REPLIES3 "; gate key timed"},
+    {"until none has come for --settle", "gates; age 0; " SETS "; " REPLIES "; gate key left"},
+};
 
 /* The gate gives the write up, and is filled: such entries become invalid. */
 static void test_late_reply(struct watch *watch)
@@ -438,31 +312,30 @@ static void test_late_reply(struct watch *watch)
 
     watch_mark(watch);
     gate = watch_gate(watch, "key");
-    sets(watch, &first);
+    watch_datagram(watch, &first, SAYS(SET));
     gate->word = (gate->word & ~(CHAIN_GENERATION - 1)) + CHAIN_GENERATION;
     word = ++gate->word; /* of another write, in the next generation */
-    stored(watch, &first);
-    ok(gate->word == word + CHAIN_VERSION && is(watch, GATE_ENTERED),
+    watch_reply(watch, &first, SAYS(STORED));
+    ok(gate->word == word + CHAIN_VERSION && gate_is(gate) == GATE_ENTERED,
        "the reply to a write that was given up makes entries invalid, and ends no later write");
 }
 
 /* The same of one that is no longer waited for: a get has come to its place. */
 static void test_late_reply_after_get(struct watch *watch)
 {
-    static const struct datagram *const others[] = {&second, &first};
+    static const struct datagram *const ids[] = {&second, &first};
     struct chain_gate *gate = watch_gate(watch, "key");
     uint64_t word;
-    size_t i;
 
-    for (i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2; i++) {
         watch_mark(watch);
-        sets(watch, &first);
+        watch_datagram(watch, &first, SAYS(SET));
         watch_age(watch, i ? 0 : SETTLE);
-        says(watch, others[i], "get other\r\n");
-        says(watch, others[i], "get other\r\n");
+        watch_datagram(watch, ids[i], SAYS("get other\r\n"));
+        watch_datagram(watch, ids[i], SAYS("get other\r\n"));
         word = ++gate->word; /* another write arrives */
-        stored(watch, &first);
-        ok(gate->word == word + CHAIN_VERSION && is(watch, GATE_ENTERED),
+        watch_reply(watch, &first, SAYS(STORED));
+        ok(gate->word == word + CHAIN_VERSION && gate_is(gate) == GATE_ENTERED,
            "the reply to a write that left the gate when a get with %s id came makes entries "
            "invalid, and ends no later write",
            i ? "its" : "another");
@@ -474,12 +347,11 @@ static void test_counts(struct watch *watch)
 {
     struct datagram from = first;
     uint64_t writers, most = 0;
-    int i;
 
     watch_mark(watch);
-    for (i = 0; i < 1000; i++) {
+    for (int i = 0; i < 1000; i++) {
         from.id = (uint16_t)(i * 7);
-        sets(watch, &from);
+        watch_datagram(watch, &from, SAYS(SET));
         writers = watch_gate(watch, "key")->word & (CHAIN_GENERATION - 1);
         most = writers > most ? writers : most;
         watch_age(watch, i % 3 ? SETTLE : 0);
@@ -494,18 +366,11 @@ int main(void)
     watch_open(&watch, SETTLE);
     test_ended(&watch);
     test_not_ended(&watch);
-    test_replies_to_gets(&watch);
     test_heads(&watch);
-    test_duplicates(&watch);
-    test_between(&watch, either, sizeof(either) / sizeof(either[0]));
-    test_between(&watch, only_between, sizeof(only_between) / sizeof(only_between[0]));
-    test_before(&watch, either, sizeof(either) / sizeof(either[0]));
-    test_before(&watch, only_before, sizeof(only_before) / sizeof(only_before[0]));
-    test_before_another(&watch);
-    test_doubt_ends(&watch);
+    WATCH_TALK(&watch, others);
+    test_others(&watch);
     test_while_closed(&watch);
-    test_dropped(&watch);
-    test_doubt_lasts(&watch);
+    WATCH_TALK(&watch, times);
     test_late_reply(&watch);
     test_late_reply_after_get(&watch);
     test_counts(&watch);

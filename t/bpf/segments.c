@@ -52,8 +52,6 @@ static void open_settings(struct watch *watch, uint64_t settle)
 
 void watch_open(struct watch *watch, uint64_t settle)
 {
-    size_t i;
-
     memset(watch, 0, sizeof(*watch));
     watch->settle = settle;
     watch->skel = chain__open();
@@ -68,7 +66,7 @@ void watch_open(struct watch *watch, uint64_t settle)
         skip_all("cannot map the table");
     watch->all = &watch->skel->data_all->all;
     watch->skel->data_control->control.port = htons(WATCH_PORT);
-    for (i = 0; i < MC_HASH_WORDS; i++) /* constant: no two keys of a test share a bucket */
+    for (size_t i = 0; i < MC_HASH_WORDS; i++) /* constant: no two keys of a test share a bucket */
         watch->skel->data_control->control.seed[i] = (i + 1) * 0x9e3779b97f4a7c15u;
 }
 
@@ -105,9 +103,7 @@ static void counts(struct watch *watch, uint64_t out[32])
 
 void watch_mark_gates(struct watch *watch)
 {
-    size_t i;
-
-    for (i = 0; i < WATCH_ENTRIES; i++)
+    for (size_t i = 0; i < WATCH_ENTRIES; i++)
         watch->buckets[i].gate = (struct chain_gate){0};
     *watch->all = (struct chain_gate){0};
 }
@@ -154,7 +150,7 @@ enum gate_is gate_is(const struct chain_gate *gate)
 
 const char *gate_name(enum gate_is is)
 {
-    static const char *const names[] = {"untouched", "entered", "left", "closed for a time"};
+    static const char *const names[] = {"untouched", "entered", "left", "timed"};
 
     return names[is];
 }
@@ -192,10 +188,9 @@ static void put32(struct bytes *out, uint32_t value)
 static void put_link(struct bytes *out, const struct form *form)
 {
     static const uint8_t macs[12] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2};
-    unsigned int i;
 
     put(out, macs, sizeof(macs));
-    for (i = 0; i < form->ntags; i++) {
+    for (unsigned int i = 0; i < form->ntags; i++) {
         put16(out, i + 1 < form->ntags ? 0x88a8 : 0x8100);
         put16(out, 100 + i);
     }
@@ -357,21 +352,25 @@ void talk_open(struct talk *talk, struct watch *watch, const struct form *form)
     talk_in(talk, talk->in, talk->out, ACK, NULL, 0);
 }
 
-void talk_say(struct talk *talk, const void *data, size_t n)
+bool talk_say(struct talk *talk, const void *data, size_t n)
 {
-    talk_in(talk, talk->in, talk->out, ACK, data, n);
+    bool right = talk_in(talk, talk->in, talk->out, ACK, data, n);
+
     talk->in += (uint32_t)n;
+    return right;
 }
 
-void talk_answer(struct talk *talk, const void *data, size_t n)
+bool talk_answer(struct talk *talk, const void *data, size_t n)
 {
-    talk_out(talk, talk->out, talk->in, ACK, data, n);
+    bool right = talk_out(talk, talk->out, talk->in, ACK, data, n);
+
     talk->out += (uint32_t)n;
+    return right;
 }
 
-void talk_ack(struct talk *talk)
+bool talk_ack(struct talk *talk)
 {
-    talk_out(talk, talk->out, talk->in, ACK, NULL, 0);
+    return talk_out(talk, talk->out, talk->in, ACK, NULL, 0);
 }
 
 /* --- datagrams ------------------------------------------------------------------------------- */
@@ -405,4 +404,187 @@ bool watch_datagram(struct watch *watch, const struct datagram *datagram, const 
 bool watch_reply(struct watch *watch, const struct datagram *datagram, const void *data, size_t n)
 {
     return datagram_passes(watch, datagram, true, data, n);
+}
+
+/* --- dialogues ------------------------------------------------------------------------------- */
+
+struct stage {
+    struct watch *watch;
+    struct talk talk;
+    uint64_t asked; /* when the last datagram of a client was sent */
+};
+
+static const struct {
+    const char *name;
+    enum chain_count count;
+} counters[] = {
+    {"retransmitted", CHAIN_RETRANSMITTED},
+    {"lost", CHAIN_LOST},
+    {"unfollowed", CHAIN_UNFOLLOWED},
+    {"found", CHAIN_FOUND},
+    {"seen", CHAIN_WRITES_SEEN},
+    {"ended", CHAIN_WRITES_ENDED},
+};
+
+static void settle(const struct watch *watch)
+{
+    uint64_t from = watch_now();
+
+    while (watch_now() < from + watch->settle)
+        ;
+}
+
+static void old(struct stage *stage)
+{
+    static uint16_t port = 1000;
+
+    stage->talk = (struct talk){.watch = stage->watch, .port = port++, .in = 1000, .out = 5000};
+    watch_mark(stage->watch);
+}
+
+/* "> TEXT" and its like. */
+static bool client(struct talk *talk, const char *how, const char *text)
+{
+    size_t n = strlen(text);
+
+    if (strcmp(how, "syn") == 0)
+        return talk_in(talk, talk->in - 1, 0, SYN, text, n);
+    if (strcmp(how, "fin") == 0)
+        return talk_in(talk, talk->in, talk->out, ACK | FIN, text, n);
+    if (strcmp(how, "urg") == 0)
+        return talk_in(talk, talk->in, talk->out, ACK | URG, text, n);
+    if (strcmp(how, "rst") == 0)
+        return talk_in(talk, talk->in, talk->out, RST, text, n);
+    if (strcmp(how, "ahead") == 0)
+        return talk_in(talk, talk->in, talk->out + 1, ACK, text, n);
+    if (*how)
+        return talk_in(talk, talk->in + (uint32_t)atoi(how), talk->out, ACK, text, n);
+    return talk_say(talk, text, n);
+}
+
+static bool server(struct talk *talk, const char *how, const char *text)
+{
+    size_t n = strlen(text);
+
+    if (strcmp(how, "syn") == 0)
+        return talk_out(talk, talk->out - 1, talk->in + (uint32_t)atoi(text), SYN | ACK, NULL, 0);
+    if (strcmp(how, "fin") == 0)
+        return talk_out(talk, talk->out, talk->in, ACK | FIN, text, n);
+    if (strcmp(how, "move") == 0)
+        talk->out += (uint32_t)atoi(text);
+    else if (*how)
+        return talk_out(talk, talk->out + (uint32_t)atoi(how), talk->in, ACK, text, n);
+    else
+        return talk_answer(talk, text, n);
+    return true;
+}
+
+static bool rounds(struct talk *talk, char *rest)
+{
+    long n = strtol(rest, &rest, 10);
+    char *says = strsep(&rest, "|") + 1;
+    bool right = true;
+
+    while (n-- > 0)
+        right &= talk_say(talk, says, strlen(says)) && talk_answer(talk, rest, strlen(rest));
+    return right;
+}
+
+static bool datagram(struct stage *stage, bool leaves, char *rest)
+{
+    const struct datagram of = {
+        .port = CLIENT_PORT, .id = (uint16_t)strtol(rest, &rest, 10), .total = 1};
+
+    if (leaves)
+        return watch_reply(stage->watch, &of, rest + 1, strlen(rest + 1));
+    stage->asked = watch_now();
+    return watch_datagram(stage->watch, &of, rest + 1, strlen(rest + 1));
+}
+
+static bool gate_has(struct stage *stage, const struct chain_gate *gate, const char *want)
+{
+    enum gate_is is = gate_is(gate);
+    bool not = *want == '!';
+
+    if (strcmp(want, "closed") == 0 && is == GATE_TIMED)
+        return gate->done >= stage->asked + stage->watch->settle;
+    if ((strncmp(gate_name(is), want + not, strlen(want + not )) == 0) != not )
+        return true;
+    diag("the gate is %s", gate_name(is));
+    return false;
+}
+
+/* Whether the connection is tracked from its next segment on. */
+static bool is_found(struct stage *stage)
+{
+    struct watch *watch = stage->watch;
+    bool found;
+
+    watch_mark(watch);
+    SAY(&stage->talk, "delete a\r\n");
+    found = gate_is(watch_gate(watch, "a")) == GATE_ENTERED &&
+            gate_is(watch->all) == GATE_UNTOUCHED && watch_count(watch, CHAIN_FOUND) == 1;
+    ANSWER(&stage->talk, "DELETED\r\n");
+    return found && gate_is(watch_gate(watch, "a")) == GATE_LEFT;
+}
+
+/* What a step expects. */
+static bool expect(struct stage *stage, const char *word, char *rest)
+{
+    if (strcmp(word, "found") == 0 && !*rest)
+        return is_found(stage);
+    if (strcmp(word, "!found") == 0)
+        return !is_found(stage);
+    if (strcmp(word, "table") == 0)
+        return gate_has(stage, stage->watch->all, rest);
+    if (strcmp(word, "gate") == 0) {
+        const char *key = strsep(&rest, " ");
+
+        return gate_has(stage, watch_gate(stage->watch, key), rest);
+    }
+    for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
+        if (strcmp(word, counters[i].name) == 0)
+            return watch_count(stage->watch, counters[i].count) == strtoul(rest, NULL, 10);
+    printf("Bail out! no step is called %s\n", word);
+    exit(1);
+}
+
+static bool take_step(void *arg, const char *word, char *rest)
+{
+    struct stage *stage = arg;
+
+    if (*word == '>')
+        return client(&stage->talk, word + 1, rest);
+    if (*word == '<')
+        return server(&stage->talk, word + 1, rest);
+    if (strcmp(word, "rounds") == 0)
+        return rounds(&stage->talk, rest);
+    if (strcmp(word, "ask") == 0 || strcmp(word, "reply") == 0)
+        return datagram(stage, *word == 'r', rest);
+    if (strcmp(word, "ack") == 0)
+        return talk_ack(&stage->talk);
+    if (strcmp(word, "open") == 0)
+        talk_open(&stage->talk, stage->watch, &(struct form){.v6 = false});
+    if (strcmp(word, "open") == 0 || strcmp(word, "mark") == 0)
+        watch_mark(stage->watch);
+    else if (strcmp(word, "old") == 0)
+        old(stage);
+    else if (strcmp(word, "gates") == 0)
+        watch_mark_gates(stage->watch);
+    else if (strcmp(word, "move") == 0)
+        stage->talk.in += (uint32_t)atoi(rest);
+    else if (strcmp(word, "settle") == 0)
+        settle(stage->watch);
+    else if (strcmp(word, "age") == 0)
+        watch_age(stage->watch, stage->watch->settle + (uint64_t)(atoll(rest) * 1000000000ll));
+    else
+        return expect(stage, word, rest);
+    return true;
+}
+
+void watch_talk(struct watch *watch, const struct dialogue *rows, size_t n)
+{
+    struct stage stage = {.watch = watch};
+
+    dialogue_run(rows, n, take_step, &stage);
 }

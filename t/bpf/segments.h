@@ -13,6 +13,7 @@
 
 #include "bpf/shared/chain.h"
 #include "bpf/shared/layout.h"
+#include "t/bpf/dialogue.h"
 
 enum {
     WATCH_PORT = 11311,
@@ -82,10 +83,10 @@ bool talk_out(struct talk *talk, uint32_t seq, uint32_t ack, unsigned int flags,
               size_t n);
 /* Three segments. */
 void talk_open(struct talk *talk, struct watch *watch, const struct form *form);
-/* The next bytes, acknowledged by the other side if `acked`. */
-void talk_say(struct talk *talk, const void *data, size_t n);
-void talk_answer(struct talk *talk, const void *data, size_t n);
-void talk_ack(struct talk *talk); /* the server acknowledges the client's bytes */
+/* The next bytes of the client, and of the server, and the server's acknowledgement. */
+bool talk_say(struct talk *talk, const void *data, size_t n);
+bool talk_answer(struct talk *talk, const void *data, size_t n);
+bool talk_ack(struct talk *talk);
 #define SAY(talk, text)    talk_say(talk, text, sizeof(text) - 1)
 #define ANSWER(talk, text) talk_answer(talk, text, sizeof(text) - 1)
 
@@ -105,5 +106,33 @@ bool watch_datagram(struct watch *watch, const struct datagram *datagram, const 
 bool watch_reply(struct watch *watch, const struct datagram *datagram, const void *data, size_t n);
 /* Runs any frame; true: it is passed unchanged. */
 bool watch_frame(struct watch *watch, const void *frame, size_t n);
+
+/*
+ * Dialogues (dialogue.h), with these steps:
+ *
+ *     {"a write closes its key's gate", "open; > delete a\r\n; gate a entered; table untouched"},
+ *     {"until its reply has left", "< DELETED\r\n; gate a left; ended 1"},
+ *
+ *     open            a new connection, which the chain follows; then mark
+ *     old             one that is older than the chain; then mark
+ *     mark            watch_mark
+ *     gates           watch_mark_gates
+ *     > TEXT          the client's next bytes; < TEXT: the server's
+ *     >N TEXT         a segment of the client's N bytes from there, which may repeat others; <N
+ *     >fin TEXT       with this flag, or >urg, >rst, >syn; <fin; <syn N acknowledges N more
+ *     >ahead TEXT     acknowledges a byte that the server did not send
+ *     move N          the next bytes of the client are N further; <move N
+ *     ack             the server acknowledges all
+ *     rounds N A|B    N times: the client's A, the server's B
+ *     settle          time passes until the chain expects no reply to what was said before
+ *     ask ID TEXT     a datagram of the client's with this id; reply ID TEXT
+ *     age N           watch_age by N seconds more than the time that a write has for its reply
+ *     gate KEY STATE  untouched, entered, left, timed, or closed: for that time from the last ask
+ *                     on; table STATE; !STATE: any other
+ *     found           the chain follows the connection from the next command on; !found
+ *     lost N          so often since mark; also retransmitted, unfollowed, seen, ended...
+ */
+void watch_talk(struct watch *watch, const struct dialogue *rows, size_t n);
+#define WATCH_TALK(watch, rows) watch_talk(watch, rows, COUNT(rows))
 
 #endif
