@@ -63,10 +63,9 @@ static size_t value_size(uint32_t version)
 static void value_make(char *out, uint32_t version)
 {
     char unit[UNIT + 1];
-    size_t i;
 
     snprintf(unit, sizeof(unit), "%08x", version);
-    for (i = 0; i < value_size(version); i += UNIT)
+    for (size_t i = 0; i < value_size(version); i += UNIT)
         memcpy(out + i, unit, UNIT);
 }
 
@@ -162,11 +161,11 @@ static void on_cpu(int cpu)
 static void *client_main(void *arg)
 {
     struct client *client = arg;
-    unsigned int i;
 
     on_cpu(client->cpu);
     /* On a busy machine the writer may have to wait for a CPU. */
-    for (i = 0; i < client->race->runs || (client->race->nwrites < WRITES && i < MOST_RUNS); i++)
+    for (unsigned int i = 0;
+         i < client->race->runs || (client->race->nwrites < WRITES && i < MOST_RUNS); i++)
         get(client);
     return NULL;
 }
@@ -211,16 +210,14 @@ static void write_udp(struct race *race, unsigned int key, unsigned int id)
 static void *writer_main(void *arg)
 {
     struct race *race = arg;
-    uint64_t until;
-    unsigned int i;
 
     on_cpu(1);
-    for (i = 0; !atomic_load(&race->stop); i++) {
+    for (unsigned int i = 0; !atomic_load(&race->stop); i++) {
         if (race->udp)
             write_udp(race, i * 7 / 3 % KEYS, i);
         else
             write_key(race, i * 7 / 3 % KEYS);
-        for (until = chain_lab_now() + 20000 + i % 16 * 10000; chain_lab_now() < until;)
+        for (uint64_t until = chain_lab_now() + 20000 + i % 16 * 10000; chain_lab_now() < until;)
             sched_yield();
     }
     return NULL;
@@ -229,14 +226,13 @@ static void *writer_main(void *arg)
 static void race_run(struct race *race, struct client *clients)
 {
     pthread_t threads[CLIENTS], writer;
-    int i;
 
     pthread_create(&writer, NULL, writer_main, race);
-    for (i = 0; i < CLIENTS; i++) {
+    for (int i = 0; i < CLIENTS; i++) {
         clients[i] = (struct client){.race = race, .cpu = i, .random = (unsigned int)i + 1};
         pthread_create(&threads[i], NULL, client_main, &clients[i]);
     }
-    for (i = 0; i < CLIENTS; i++)
+    for (int i = 0; i < CLIENTS; i++)
         pthread_join(threads[i], NULL);
     atomic_store(&race->stop, true);
     pthread_join(writer, NULL);
@@ -252,7 +248,6 @@ static void test_race(unsigned int entries, bool udp)
     uint64_t hits = 0, torn = 0, stale = 0, failed = 0, fills, refused, ended;
     bool was_late = false;
     char name[64];
-    int i;
 
     settings.entries = entries;
     settings.nmedium = settings.nlarge = 1;
@@ -261,7 +256,7 @@ static void test_race(unsigned int entries, bool udp)
     race->udp = udp;
     race->runs = runs ? (unsigned int)atoi(runs) : RUNS;
     race_run(race, clients);
-    for (i = 0; i < CLIENTS; i++) {
+    for (int i = 0; i < CLIENTS; i++) {
         hits += clients[i].hits;
         torn += clients[i].torn;
         stale += clients[i].stale;
@@ -327,12 +322,11 @@ static void *filler_main(void *arg)
     struct filler *filler = arg;
     struct frame asks, reply, out;
     char text[2048];
-    unsigned int i;
 
     on_cpu(1);
     frame_request(&asks, request, sizeof(request) - 1);
     frame_answer(&reply, &asks, text, filler_reply(filler, text));
-    for (i = 0; !atomic_load(&filler->stop); i++) {
+    for (unsigned int i = 0; !atomic_load(&filler->stop); i++) {
         if (i % 64 == 0)
             lab_run(&filler->chain->lab, LOADER_XDP, &asks, &out);
         lab_run(&filler->chain->lab, LOADER_TC, &reply, &out);

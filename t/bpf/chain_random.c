@@ -228,9 +228,8 @@ static void time_passes(struct run *run)
 {
     struct chain_gate *gate;
     char key[8];
-    int i;
 
-    for (i = 0; i <= KEYS; i++) {
+    for (int i = 0; i <= KEYS; i++) {
         snprintf(key, sizeof(key), "key%d", i);
         gate = i < KEYS ? watch_gate(run->watch, key) : run->watch->all;
         gate->word = (gate->word & ~(CHAIN_GENERATION - 1)) + CHAIN_GENERATION;
@@ -240,9 +239,7 @@ static void time_passes(struct run *run)
 
 static void converse(struct run *run)
 {
-    int i;
-
-    for (i = 0; i < STEPS && run->nexecuted < run->ncommands; i++) {
+    for (int i = 0; i < STEPS && run->nexecuted < run->ncommands; i++) {
         switch (below(run, 12)) {
         case 0:
             acknowledge(run);
@@ -353,7 +350,7 @@ static void datagram_arrives(struct datagrams *udp, const struct flight *flight)
 
 static void datagram_sent(struct datagrams *udp)
 {
-    unsigned int n = sizeof(requests) / sizeof(requests[0]);
+    unsigned int n = COUNT(requests);
     unsigned int which = below(udp->run, 3) ? 0 : below(udp->run, below(udp->run, 8) ? n - 1 : n);
     struct flight flight = {.request = &requests[which],
                             .from = {.port = 40000, .total = 1},
@@ -414,14 +411,13 @@ static void datagrams_age(struct datagrams *udp)
 static uint64_t try_datagrams(struct datagrams *udp, struct watch *watch, unsigned int seed)
 {
     static struct run run;
-    int i;
 
     run.watch = watch;
     run.seed = seed * 2654435761u;
     run.patient = seed % 4 != 0;
     *udp = (struct datagrams){.run = &run};
     watch_mark(watch);
-    for (i = 0; i < DATAGRAM_STEPS; i++) {
+    for (int i = 0; i < DATAGRAM_STEPS; i++) {
         switch (below(&run, 12)) {
         case 0:
             datagrams_age(udp);

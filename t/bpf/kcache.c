@@ -92,7 +92,7 @@ static void test_options(void)
        "stall");
     ok(!parse(&options, "bmc=lo,bmc=lo") && options.ninterfaces == 1,
        "an interface given twice counts once");
-    for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+    for (i = 0; i < COUNT(wrong); i++)
         ok(parse(&options, wrong[i]) != NULL, "\"%s\" is refused", wrong[i]);
     many[0] = '\0';
     for (i = 0; i < IFACE_MAX + 1; i++)
@@ -109,6 +109,7 @@ static void test_options(void)
 /* --- a server of three items -------------------------------------------------- */
 
 struct host {
+    char error[512];
     struct kcache_options options;
     struct kcache *kcache;
     struct mc_control *control;
@@ -143,15 +144,15 @@ static void host_put(struct host *host, const char *key, size_t nvalue)
     host->next += 2048;
 }
 
-/* NULL: `error` has the reason. */
-static bool host_open(struct host *host, const char *options_text, char *error, size_t nerror)
+/* False: host->error has the reason. */
+static bool host_open(struct host *host, const char *options_text)
 {
     struct provider *provider;
 
     memset(host, 0, sizeof(*host));
     if (parse(&host->options, options_text))
         abort();
-    host->kcache = kcache_open(&host->options, 1 << 30, error, nerror);
+    host->kcache = kcache_open(&host->options, 1 << 30, host->error, sizeof(host->error));
     if (!host->kcache)
         return false;
     provider = kcache_provider(host->kcache);
@@ -169,14 +170,19 @@ static bool host_open(struct host *host, const char *options_text, char *error, 
     return true;
 }
 
-static bool host_attach(struct host *host, const char *address, char *error, size_t nerror)
+static bool host_attach(struct host *host, const char *address)
 {
     struct in6_addr in = {{{[10] = 0xff, [11] = 0xff}}};
     const struct kcache_served served = {.udp_port = PORT, .addresses = &in, .n = 1};
 
     in.s6_addr32[3] = inet_addr(address);
-    return kcache_attach(host->kcache, &served, error, nerror) == 0 &&
+    return kcache_attach(host->kcache, &served, host->error, sizeof(host->error)) == 0 &&
            kcache_start(host->kcache) == 0;
+}
+
+static bool host_start(struct host *host, const char *options_text, const char *address)
+{
+    return host_open(host, options_text) && host_attach(host, address);
 }
 
 /* --- a client ---------------------------------------------------------------- */
@@ -230,46 +236,40 @@ static void test_loopback(const char *options, bool xdp)
     struct host host;
     char error[512];
 
-    if (!ok(host_open(&host, options, error, sizeof(error)) &&
-                host_attach(&host, "0.0.0.0", error, sizeof(error)),
-            "%s: attaches to lo", options)) {
-        diag("%s", error);
+    tap_under("%s: ", options);
+    if (!ok(host_start(&host, options, "0.0.0.0"), "attaches to lo")) {
+        diag("%s", host.error);
         return;
     }
-    ok(host_answers("127.0.0.1"), "%s: a hit, a miss and a large hit over lo are answered",
-       options);
-    ok(host_answers("10.99.1.1"), "%s: requests to another address of the machine are answered",
-       options);
+    ok(host_answers("127.0.0.1"), "a hit, a miss and a large hit over lo are answered");
+    ok(host_answers("10.99.1.1"), "requests to another address of the machine are answered");
     ok(counted(&host, MC_COUNT_SEEN) == 6 && counted(&host, MC_COUNT_HITS) == 4 &&
            counted(&host, MC_COUNT_MISSES) == 2 && counted(&host, MC_COUNT_KEYS) == 6,
-       "%s: each request is counted once", options);
+       "each request is counted once");
     ok(counted(&host, MC_COUNT_ANSWERED_TC) == 6,
-       "%s: TC answered all requests, whose checksums are left to hardware", options);
+       "TC answered all requests, whose checksums are left to hardware");
     kcache_stats(host.kcache, &stats);
     ok(stats.view.ninterfaces == 1 && strcmp(stats.view.interfaces[0].name, "lo") == 0 &&
            stats.view.interfaces[0].xdp_generic == xdp && !stats.view.interfaces[0].xdp_native &&
            stats.view.interfaces[0].tc,
-       "%s: the statistics have the mode of attachment", options);
+       "the statistics have the mode of attachment");
     kcache_reset_stats(host.kcache);
-    ok(counted(&host, MC_COUNT_SEEN) == 0, "%s: a reset sets the counts to zero", options);
+    ok(counted(&host, MC_COUNT_SEEN) == 0, "a reset sets the counts to zero");
     ask("127.0.0.1", "get small\r\n");
-    ok(counted(&host, MC_COUNT_SEEN) == 1, "%s: after a reset counting goes on", options);
+    ok(counted(&host, MC_COUNT_SEEN) == 1, "after a reset counting goes on");
     kcache_close(host.kcache);
-    ok(ask("127.0.0.1", "get small\r\n")[0] == '\0', "%s: after the end requests are not answered",
-       options);
-    ok(loader_xdp_present(1, error) == 0, "%s: no program stays attached", options);
+    ok(ask("127.0.0.1", "get small\r\n")[0] == '\0', "after the end requests are not answered");
+    ok(loader_xdp_present(1, error) == 0, "no program stays attached");
+    tap_under("%s", "");
 }
 
 /* More addresses than fit: those of the attached interface come first. */
 static void test_many_addresses(void)
 {
     struct host host;
-    char error[512];
 
     run("for i in $(seq 1 80); do ip address add 10.99.2.$i/32 dev kc0; done");
-    ok(host_open(&host, "bmc=lo", error, sizeof(error)) &&
-           host_attach(&host, "0.0.0.0", error, sizeof(error)),
-       "a machine with more addresses than fit attaches");
+    ok(host_start(&host, "bmc=lo", "0.0.0.0"), "a machine with more addresses than fit attaches");
     ok(host_answers("127.0.0.1") && host_answers("10.99.1.1"),
        "requests to the attached interface's addresses are answered");
     ok(host.control->local[host.control->local_in_use].n4 == MC_MAX_ADDRESSES,
@@ -285,13 +285,12 @@ static void test_start(void)
     const struct kcache_served served = {.udp_port = PORT, .addresses = &any, .n = 1};
     const struct mc_control *control;
     struct host host;
-    char error[512];
     unsigned int n;
 
-    if (!ok(host_open(&host, "bmc=kc0", error, sizeof(error)) &&
-                kcache_attach(host.kcache, &served, error, sizeof(error)) == 0,
+    if (!ok(host_open(&host, "bmc=kc0") &&
+                kcache_attach(host.kcache, &served, host.error, sizeof(host.error)) == 0,
             "attached, and not started yet")) {
-        diag("%s", error);
+        diag("%s", host.error);
         return;
     }
     control = host.control;
@@ -308,15 +307,14 @@ static void test_start(void)
 static bool refused(const char *options, const char *says)
 {
     struct host host;
-    char error[512] = "";
-    bool opened = host_open(&host, options, error, sizeof(error));
-    bool attached = opened && host_attach(&host, "0.0.0.0", error, sizeof(error));
+    bool opened = host_open(&host, options);
+    bool attached = opened && host_attach(&host, "0.0.0.0");
 
     if (opened)
         kcache_close(host.kcache);
-    if (!attached && strstr(error, says))
+    if (!attached && strstr(host.error, says))
         return true;
-    diag("%s", error);
+    diag("%s", host.error);
     return false;
 }
 
@@ -371,9 +369,7 @@ static void test_refusals(void)
     ok(in_child(refused_without_rights, NULL),
        "without any privilege the error names those that are needed");
     ok(in_child(refused_without_net_admin, NULL), "without CAP_NET_ADMIN the error names it");
-    ok(host_open(&host, "bmc=lo,stall=0", error, sizeof(error)) &&
-           host_attach(&host, "127.0.0.1", error, sizeof(error)),
-       "a first server attaches");
+    ok(host_start(&host, "bmc=lo,stall=0", "127.0.0.1"), "a first server attaches");
     ok(refused("bmc=lo", "has the same port"), "a second server on the same interface is refused");
     ok(refused("bmc=kc0,bmc=lo", "has the same port"),
        "a second server is refused if its second interface is taken");
@@ -567,9 +563,8 @@ static bool grows(void *arg)
 static void test_growth(void)
 {
     struct host host;
-    char error[512];
 
-    if (!ok(host_open(&host, "bmc=lo", error, sizeof(error)), "the kernel path is opened"))
+    if (!ok(host_open(&host, "bmc=lo"), "the kernel path is opened"))
         return;
     ok(in_child(grows, &(struct growth){&host, 1ull << 39, 0}),
        "the heap can grow with CAP_BPF alone");
@@ -595,29 +590,22 @@ static void test_veth(void)
 {
     struct kcache_stats stats;
     struct host host, peer;
-    char error[512];
 
     ok(link_veth_peer(1) == VETH_NOT, "lo is not recognized as a veth");
     ok(link_veth_peer(index_of("kc0")) == VETH_PEER_WITHOUT_XDP,
        "a veth whose peer has no XDP program is recognized");
     ok(!tried_again("kc0"), "native XDP is not tried again there");
-    if (!ok(host_open(&host, "bmc=kc0", error, sizeof(error)) &&
-                host_attach(&host, "0.0.0.0", error, sizeof(error)),
-            "a server attaches to the veth"))
+    if (!ok(host_start(&host, "bmc=kc0", "0.0.0.0"), "a server attaches to the veth"))
         return;
     kcache_stats(host.kcache, &stats);
     ok(stats.view.interfaces[0].xdp_generic && !stats.view.interfaces[0].xdp_native,
        "it attaches by generic XDP");
     kcache_close(host.kcache);
-    ok(host_open(&peer, "bmc=kc1,mode=native", error, sizeof(error)) &&
-           host_attach(&peer, "0.0.0.0", error, sizeof(error)),
-       "another server attaches to the peer");
+    ok(host_start(&peer, "bmc=kc1,mode=native", "0.0.0.0"), "another server attaches to the peer");
     ok(link_veth_peer(index_of("kc0")) == VETH_PEER_WITH_XDP,
        "a veth whose peer has an XDP program is recognized");
     ok(tried_again("kc0"), "native XDP is tried again there");
-    ok(host_open(&host, "bmc=kc0", error, sizeof(error)) &&
-           host_attach(&host, "0.0.0.0", error, sizeof(error)),
-       "a server attaches to the veth again");
+    ok(host_start(&host, "bmc=kc0", "0.0.0.0"), "a server attaches to the veth again");
     kcache_stats(host.kcache, &stats);
     ok(stats.view.interfaces[0].xdp_native && stats.view.interfaces[0].tc,
        "it attaches by native XDP");

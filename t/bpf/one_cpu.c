@@ -43,7 +43,6 @@ static void asker_init(struct asker *asker, struct lab *lab, const char *interfa
     const struct timeval patience = {.tv_usec = 100000};
     char text[64], reply[256], value[4];
     int n = snprintf(text, sizeof(text), "get"), nreply = 0;
-    unsigned int i;
 
     *asker = (struct asker){.fd = socket(AF_PACKET, SOCK_RAW, htons(ETH_P_IP))};
     if (asker->fd < 0 || bind(asker->fd, (struct sockaddr *)(void *)&at, sizeof(at)) ||
@@ -52,7 +51,7 @@ static void asker_init(struct asker *asker, struct lab *lab, const char *interfa
         skip_all("cannot listen to a veth");
     memset(value, letter, sizeof(value));
     lab_put(lab, &letter, 1, value, sizeof(value));
-    for (i = 0; i < nkeys; i++) {
+    for (unsigned int i = 0; i < nkeys; i++) {
         n += snprintf(text + n, sizeof(text) - (size_t)n, " %c", letter);
         nreply += snprintf(reply + nreply, sizeof(reply) - (size_t)nreply,
                            "VALUE %c 0 4\r\n%.4s\r\n", letter, value);
@@ -125,11 +124,10 @@ static void *keep_asking(void *arg)
 static void *ask_between(void *arg)
 {
     struct asker *asker = arg;
-    unsigned int i;
 
     if (!on_first_cpu(0, SCHED_FIFO))
         return NULL;
-    for (i = 0; i < WAKES; i++) {
+    for (unsigned int i = 0; i < WAKES; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 20000 + i * 7919 % 60000}, NULL);
         ask(asker);
     }
@@ -187,12 +185,11 @@ static bool reply_leaves(struct lab *lab, const char *interface)
 static void make_pairs(struct lab *lab, struct loader_link links[4])
 {
     char name[8];
-    int i;
 
     if (system("ip link add oc0 type veth peer name oc1 && "
                "ip link add oc2 type veth peer name oc3") != 0)
         skip_all("cannot make veth pairs");
-    for (i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++) {
         snprintf(name, sizeof(name), "oc%d", i);
         loader_link_init(&links[i], (int)if_nametoindex(name));
         if (loader_attach_xdp(lab->loader, &links[i], false))
@@ -214,7 +211,6 @@ int main(void)
         .n4 = 1, .nmacs = 1, .v4 = {__builtin_bswap32(LAB_SERVER)}, .macs = {LAB_MAC}};
     struct loader_link links[4];
     struct lab lab;
-    int i;
 
     if (geteuid() != 0 || unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 ||
         mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
@@ -225,7 +221,7 @@ int main(void)
     make_pairs(&lab, links);
     test_between(&lab, 1);
     test_between(&lab, REPEATS);
-    for (i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++)
         loader_detach(&links[i]);
     lab_close(&lab);
     return done();

@@ -60,9 +60,8 @@ static int load_constant(int verdict)
 static struct frame make(unsigned int ntags, int v6, uint8_t protocol, unsigned int port)
 {
     struct frame frame = {.ip = ETH_HLEN + 4 * ntags};
-    unsigned int i;
 
-    for (i = 0; i < ntags; i++)
+    for (unsigned int i = 0; i < ntags; i++)
         put16(frame.bytes + 12 + 4 * i, i + 1 < ntags ? ETH_P_8021AD : ETH_P_8021Q);
     put16(frame.bytes + frame.ip - 2, v6 ? ETH_P_IPV6 : ETH_P_IP);
     frame.bytes[frame.ip] = v6 ? 0x60 : 0x45;
@@ -106,13 +105,11 @@ static void test_ports(void)
         {IPPROTO_ICMP, UDP_FIRST, XDP_PASS, "another protocol"},
     };
     struct frame frame;
-    unsigned int ntags, i;
-    int v6;
     char name[128];
 
-    for (ntags = 0; ntags <= 2; ntags++)
-        for (v6 = 0; v6 <= 1; v6++)
-            for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (unsigned int ntags = 0; ntags <= 2; ntags++)
+        for (int v6 = 0; v6 <= 1; v6++)
+            for (unsigned int i = 0; i < COUNT(rows); i++) {
                 frame = make(ntags, v6, rows[i].protocol, rows[i].port);
                 snprintf(name, sizeof(name), "%s, %s, %u tags", rows[i].name, v6 ? "IPv6" : "IPv4",
                          ntags);

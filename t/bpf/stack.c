@@ -87,9 +87,8 @@ static void measure(struct code *code)
 static struct depth deepest(const struct code *code, unsigned int begin)
 {
     struct depth most = {0, 0}, called;
-    unsigned int i;
 
-    for (i = begin; i < code->ninsns && (i == begin || !code->stack[i]); i++) {
+    for (unsigned int i = begin; i < code->ninsns && (i == begin || !code->stack[i]); i++) {
         if (!is_call(&code->insns[i]))
             continue;
         called = deepest(code, i + 1 + code->insns[i].off);
@@ -172,11 +171,10 @@ int main(void)
     struct loader *chain;
     struct lab lab;
     char error[512];
-    int i;
 
     if (guard_list(&reloaded, NULL, 0))
         skip_all("out of memory");
-    for (i = 0; i <= (LOADER_TCP | LOADER_RINGS); i++) {
+    for (int i = 0; i <= (LOADER_TCP | LOADER_RINGS); i++) {
         lab_open_guarded(&lab, 1, guard, i);
         test_programs(lab.loader, 3);
         lab_close(&lab);
