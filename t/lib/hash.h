@@ -12,9 +12,8 @@
 static inline __u64 hash_of(const __u64 *seeds, const char *key, size_t nkey)
 {
     __u64 sum = 0, word;
-    size_t at;
 
-    for (at = 0; at < nkey; at += 8) {
+    for (size_t at = 0; at < nkey; at += 8) {
         word = 0;
         memcpy(&word, key + at, nkey - at < 8 ? nkey - at : 8);
         sum += mc_hash_word(word, seeds[at / 8]);

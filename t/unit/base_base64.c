@@ -77,10 +77,8 @@ static bool comes_back(size_t n, unsigned int seed)
 int main(void)
 {
     bool all = true;
-    unsigned int seed;
-    size_t i, n;
 
-    for (i = 0; i < sizeof(rfc) / sizeof(rfc[0]); i++) {
+    for (size_t i = 0; i < COUNT(rfc); i++) {
         char text[16];
         size_t ntext = base64_encode(text, (struct slice){rfc[i].bytes, strlen(rfc[i].bytes)});
 
@@ -89,12 +87,12 @@ int main(void)
                decodes_to(&rfc[i]),
            "%s encodes to %s and decodes to itself", rfc[i].bytes, rfc[i].text);
     }
-    for (i = 0; i < sizeof(lenient) / sizeof(lenient[0]); i++) {
+    for (size_t i = 0; i < COUNT(lenient); i++) {
         ok(decodes_to(&lenient[i]), "'%s' is %s", lenient[i].text,
            lenient[i].bytes ? "decoded as memcached decodes it" : "refused");
     }
-    for (n = 1; n <= 250; n++)
-        for (seed = 0; seed < 256; seed += 5)
+    for (size_t n = 1; n <= 250; n++)
+        for (unsigned int seed = 0; seed < 256; seed += 5)
             all &= comes_back(n, seed);
     ok(all, "bytes of any value and length are the same after encoding and decoding");
     return done();

@@ -54,9 +54,7 @@ static void check(const char *text, const char *type, const char *got, const cha
 
 static void numbers_are_read_as_memcached_reads_them(void)
 {
-    size_t i;
-
-    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         struct slice text = {rows[i].text, strlen(rows[i].text)};
         char u64[32] = "-", u32[32] = "-", i64[32] = "-";
         uint64_t a;
@@ -95,11 +93,10 @@ static void times_are_cut_to_32_bits(void)
         {{"9223372036854775807", 19}, -1},
     };
     int64_t time = 42;
-    size_t i;
 
     ok(!num_cut_i32(SLICE("9223372036854775808"), &time) && time == 42,
        "a time of 64 bits is cut, never out of range");
-    for (i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+    for (size_t i = 0; i < COUNT(cuts); i++) {
         ok(num_cut_i32(cuts[i].text, &time) && time == cuts[i].time, "%s is the time %" PRId64,
            cuts[i].text.ptr, cuts[i].time);
     }
@@ -109,10 +106,9 @@ static void numbers_are_written_as_printf_writes_them(void)
 {
     uint64_t power = 1;
     bool same = true;
-    int i, j;
 
-    for (i = 0; i < 20; i++, power *= 10) {
-        for (j = -1; j <= 1; j++) {
+    for (int i = 0; i < 20; i++, power *= 10) {
+        for (int j = -1; j <= 1; j++) {
             char wanted[32], got[NUM_U64_MAX];
             int n = snprintf(wanted, sizeof(wanted), "%" PRIu64, power * 9 + (uint64_t)j);
             size_t m = num_format_u64(got, power * 9 + (uint64_t)j);

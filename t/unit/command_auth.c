@@ -60,7 +60,7 @@ static const struct file_case file_cases[] = {
 
 static void files(void)
 {
-    for (size_t i = 0; i < sizeof(file_cases) / sizeof(file_cases[0]); i++) {
+    for (size_t i = 0; i < COUNT(file_cases); i++) {
         const struct file_case *c = &file_cases[i];
         char *copy = malloc(
             c->text.len
@@ -178,7 +178,7 @@ static void a_guess_takes_as_many_steps_whatever_is_right_about_it(void)
         return;
     }
     auth_table_parse(&table, SLICE("user:password\na:b\nc:d\nlast:wordpass\n"));
-    for (size_t i = 0; i < sizeof(guesses) / sizeof(guesses[0]); i++) {
+    for (size_t i = 0; i < COUNT(guesses); i++) {
         unsigned long n = steps(&table, guesses[i].user, guesses[i].password);
 
         if (i == 0)

@@ -410,7 +410,7 @@ static void test_ids(struct server *server)
     bool good = true;
 
     ask_all(server, ASK(VALUE(SETQ, "k", "0")));
-    for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++) {
+    for (size_t i = 0; i < COUNT(asks); i++) {
         const char *answer = ask_with_id(server, asks[i]);
 
         good = good && strncmp(answer + 2, " 00", 3) == 0;
@@ -524,7 +524,7 @@ static void test_counts(struct server *server)
         {BARE(FLUSH), {"cmd_flush "}},
     };
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         bool good = true;
 
         for (size_t k = 0; k < 3 && rows[i].keys[k]; k++) {

@@ -166,6 +166,18 @@ static void server_defaults(struct server *server, struct store_config *store)
     server->crawler = true;
 }
 
+/* Runs a test with such a server. */
+__attribute__((unused)) static void with_server(void (*test)(struct server *server))
+{
+    struct store_config store;
+    struct server server;
+
+    server_defaults(&server, &store);
+    server_start(&server, &store);
+    test(&server);
+    server_stop(&server);
+}
+
 static void send_reply(struct server *server)
 {
     struct iovec iov[16];

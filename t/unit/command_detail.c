@@ -71,7 +71,7 @@ static void test_counted(struct server *server)
 {
     char text[4096];
 
-    for (size_t i = 0; i < sizeof(counted) / sizeof(counted[0]); i++) {
+    for (size_t i = 0; i < COUNT(counted); i++) {
         ask(server, "stats reset\r\nstats detail on\r\n");
         snprintf(text, sizeof(text), "%s" DUMP, counted[i].send);
         if (!strstr(counted[i].name, "bad or too large")) {
@@ -139,7 +139,7 @@ static const struct dialogue dumps[] = {
 
 static void test_dump(struct server *server)
 {
-    for (size_t i = 0; i < sizeof(dumps) / sizeof(dumps[0]); i++)
+    for (size_t i = 0; i < COUNT(dumps); i++)
         ok(says(server, dumps[i].send, dumps[i].answer), "cachedump: %s", dumps[i].name);
 }
 
@@ -187,7 +187,7 @@ static const struct dialogue sizes[] = {
 
 static void test_sizes(struct server *server)
 {
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+    for (size_t i = 0; i < COUNT(sizes); i++)
         ok(says(server, sizes[i].send, sizes[i].answer), "sizes: %s", sizes[i].name);
 }
 

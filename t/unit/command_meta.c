@@ -202,12 +202,11 @@ static void speaks(const struct dialogue *rows, size_t n, size_t step)
 {
     struct store_config store;
     struct server server;
-    size_t i;
 
     server_defaults(&server, &store);
     server_start(&server, &store);
     server.step = step;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         const char *got = ask(&server, rows[i].send);
 
         if (!ok(strcmp(got, rows[i].answer) == 0, "%s", rows[i].name))
@@ -216,66 +215,55 @@ static void speaks(const struct dialogue *rows, size_t n, size_t step)
     server_stop(&server);
 }
 
-#define SPEAKS(rows, step) speaks(rows, sizeof(rows) / sizeof(rows[0]), step)
+#define SPEAKS(rows, step) speaks(rows, COUNT(rows), step)
 
-static void large_values(void)
+static void large_values(struct server *server)
 {
     enum { SIZE = 2000000, FITS = 900000 };
     static char text[SIZE + 64];
-    struct store_config store;
-    struct server server;
     int n;
 
-    server_defaults(&server, &store);
-    server_start(&server, &store);
-    server.step = 65536;
-    ask(&server, MS_K);
+    server->step = 65536;
+    ask(server, MS_K);
     n = sprintf(text, "ms k %d q MA k O1\r\n", SIZE);
     memset(text + n, 'x', SIZE);
     memcpy(text + n + SIZE, "\r\nmg k\r\n", 9);
-    ok(strcmp(server_ask(&server, text, (size_t)n + SIZE + 8), LARGE EN) == 0,
+    ok(strcmp(server_ask(server, text, (size_t)n + SIZE + 8), LARGE EN) == 0,
        "the body of a too large value is skipped, and the older value removed");
     n = sprintf(text, "ms k %d k O1\r\n", FITS);
     memset(text + n, 'x', FITS);
     memcpy(text + n + FITS, "\r\n", 2);
-    ok(strcmp(server_ask(&server, text, (size_t)n + FITS + 2), "HD kk O1\r\n") == 0,
+    ok(strcmp(server_ask(server, text, (size_t)n + FITS + 2), "HD kk O1\r\n") == 0,
        "a large value is stored");
-    ask(&server, "mg k s v\r\n");
-    ok(strncmp(server.out, "VA 900000 s900000\r\nxxx", 22) == 0 &&
-           server.nout == strlen("VA 900000 s900000\r\n") + FITS + 2,
+    ask(server, "mg k s v\r\n");
+    ok(strncmp(server->out, "VA 900000 s900000\r\nxxx", 22) == 0 &&
+           server->nout == strlen("VA 900000 s900000\r\n") + FITS + 2,
        "a large value is returned in one piece");
-    ok(strcmp(ask(&server, "ma k\r\nmg k u h\r\n"), NAN "HD h1\r\n") == 0,
+    ok(strcmp(ask(server, "ma k\r\nmg k u h\r\n"), NAN "HD h1\r\n") == 0,
        "incr of a large value fails");
-    server_stop(&server);
 }
 
-static void time_passes(void)
+static void time_passes(struct server *server)
 {
-    struct store_config store;
-    struct server server;
-
-    server_defaults(&server, &store);
-    server_start(&server, &store);
-    ask(&server, "ms k 1 T10\r\nx\r\nms j 1\r\nx\r\n");
-    server.now += 4;
-    ok(strcmp(ask(&server, "mg k t l u\r\nme k\r\nmg k t l\r\nmg k t l\r\n"),
+    ask(server, "ms k 1 T10\r\nx\r\nms j 1\r\nx\r\n");
+    server->now += 4;
+    ok(strcmp(ask(server, "mg k t l u\r\nme k\r\nmg k t l\r\nmg k t l\r\n"),
               "HD t6 l4\r\nME k exp=-6 la=4 cas=1 fetch=no cls=1 size=46\r\nHD t6 l4\r\n"
               "HD t6 l0\r\n") == 0,
        "t and l return the time left and the time since the last access");
-    ok(strcmp(ask(&server, "mg k R6\r\nmg k R7\r\n"), HD "HD W\r\n") == 0,
+    ok(strcmp(ask(server, "mg k R6\r\nmg k R7\r\n"), HD "HD W\r\n") == 0,
        "R compares the time that is left");
-    server.now += 6;
-    ok(strcmp(ask(&server, "mg k\r\nms k 1 MR\r\nx\r\nmd k\r\nma k\r\nme k\r\n"), EN NS NF NF EN) ==
+    server->now += 6;
+    ok(strcmp(ask(server, "mg k\r\nms k 1 MR\r\nx\r\nmd k\r\nma k\r\nme k\r\n"), EN NS NF NF EN) ==
            0,
        "an expired value is missing for every command");
-    ok(strcmp(ask(&server, "ms k 1 T-1\r\nx\r\nmg k\r\nmg v N-1\r\nmg v\r\n"),
+    ok(strcmp(ask(server, "ms k 1 T-1\r\nx\r\nmg k\r\nmg v N-1\r\nmg v\r\n"),
               HD EN "HD W\r\n" EN) == 0,
        "a time in the past expires the item at once");
-    ok(strcmp(ask(&server, "md j I T5\r\nmg j t\r\n"), HD "HD t5 X W\r\n") == 0,
+    ok(strcmp(ask(server, "md j I T5\r\nmg j t\r\n"), HD "HD t5 X W\r\n") == 0,
        "md I with T sets a new time");
-    server.now += 5;
-    ok(strcmp(ask(&server, "mg j\r\n"), EN) == 0, "the item expires at that time");
-    server_stop(&server);
+    server->now += 5;
+    ok(strcmp(ask(server, "mg j\r\n"), EN) == 0, "the item expires at that time");
 }
 
 struct counted {
@@ -340,13 +328,12 @@ static bool counts_so(const struct counted *row)
     struct store_config store;
     struct server server;
     bool same = true;
-    size_t i;
 
     server_defaults(&server, &store);
     server_start(&server, &store);
     ask(&server, "ms k 2\r\n10\r\n");
     ask(&server, row->send);
-    for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (size_t i = 0; i < COUNT(names); i++) {
         unsigned long long value = stat(&server, names[i]) - (strcmp(names[i], "cmd_set") == 0);
 
         if (value != (strstr(row->stats, names[i]) != NULL)) {
@@ -361,17 +348,15 @@ static bool counts_so(const struct counted *row)
 
 int main(void)
 {
-    size_t i;
-
     SPEAKS(gets, 7);
     SPEAKS(recaches, 7);
     SPEAKS(sets, 1);
     SPEAKS(numbers, 7);
     SPEAKS(binaries, 1);
     SPEAKS(ours, 7);
-    large_values();
-    time_passes();
-    for (i = 0; i < sizeof(counted) / sizeof(counted[0]); i++) {
+    with_server(large_values);
+    with_server(time_passes);
+    for (size_t i = 0; i < COUNT(counted); i++) {
         ok(counts_so(&counted[i]), "%.*s counts '%s'", (int)strcspn(counted[i].send, "\r"),
            counted[i].send, counted[i].stats);
     }

@@ -115,10 +115,9 @@ static bool names_come_in_order(struct server *server, int *count)
 {
     const char *at = ask(server, "stats\r\n");
     char key[128];
-    size_t i;
 
     *count = 0;
-    for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (size_t i = 0; i < COUNT(names); i++) {
         if (!shown(server, names[i][0]))
             continue;
         if (sscanf(at, "STAT %127s", key) != 1 || strcmp(key, names[i] + 1) != 0) {
@@ -211,12 +210,11 @@ static const struct {
 static void check_delta(struct server *server, size_t row)
 {
     long long before[5];
-    int i;
 
-    for (i = 0; i < 5 && deltas[row].adds[i].name; i++)
+    for (int i = 0; i < 5 && deltas[row].adds[i].name; i++)
         before[i] = number(server, "", deltas[row].adds[i].name);
     ask(server, deltas[row].send);
-    for (i = 0; i < 5 && deltas[row].adds[i].name; i++) {
+    for (int i = 0; i < 5 && deltas[row].adds[i].name; i++) {
         long long after = number(server, "", deltas[row].adds[i].name);
 
         ok(after - before[i] == deltas[row].adds[i].n, "%.*s adds %lld to %s",
@@ -225,131 +223,102 @@ static void check_delta(struct server *server, size_t row)
     }
 }
 
-static void commands_are_counted(void)
+static void commands_are_counted(struct server *server)
 {
-    struct store_config store;
-    struct server server;
-    size_t i;
-
-    server_defaults(&server, &store);
-    server_start(&server, &store);
-    for (i = 0; i < sizeof(deltas) / sizeof(deltas[0]); i++)
-        check_delta(&server, i);
-    ask(&server, "stats reset\r\n");
-    ok(number(&server, "", "cmd_set") == 0 && number(&server, "", "cmd_flush") == 0 &&
-           number(&server, "", "get_hits") == 0 && server.nresets == 1,
+    for (size_t i = 0; i < COUNT(deltas); i++)
+        check_delta(server, i);
+    ask(server, "stats reset\r\n");
+    ok(number(server, "", "cmd_set") == 0 && number(server, "", "cmd_flush") == 0 &&
+           number(server, "", "get_hits") == 0 && server->nresets == 1,
        "stats reset sets the counters to zero");
-    ask(&server, "flush_all x\r\nset k 0 0 1\r\nabcd\r\n");
-    ok(number(&server, "", "cmd_flush") == 1 && number(&server, "", "cmd_set") == 1,
+    ask(server, "flush_all x\r\nset k 0 0 1\r\nabcd\r\n");
+    ok(number(server, "", "cmd_flush") == 1 && number(server, "", "cmd_set") == 1,
        "after a reset counting begins at zero");
-    server_stop(&server);
 }
 
-static void hits_of_the_kernel_are_counted(void)
+static void hits_of_the_kernel_are_counted(struct server *server)
 {
-    struct store_config store;
-    struct server server;
-
-    server_defaults(&server, &store);
-    server_start(&server, &store);
-    ask(&server, "set k 0 0 1\r\nx\r\nget k\r\nget nope\r\n");
-    server.kernel.count[MC_COUNT_KEYS] = 100;
-    server.kernel.count[MC_COUNT_HITS] = 70;
-    server.kernel.count[MC_COUNT_MISSES] = 30;
-    server.kernel.count[MC_COUNT_BYTES_READ] = 5000;
-    server.kernel.count[MC_COUNT_BYTES_WRITTEN] = 7000;
-    server.kernel.class_hits[1] = 70;
-    ok(number(&server, "", "cmd_get") == 102, "gets that the kernel answered count in cmd_get");
-    ok(number(&server, "", "get_hits") == 71, "its hits count in get_hits");
-    ok(number(&server, "", "get_misses") == 31, "its misses count in get_misses");
-    ok(number(&server, "", "bytes_read") == 6000, "its requests count in bytes_read");
-    ok(number(&server, "", "bytes_written") == 9000, "its replies count in bytes_written");
-    ok(number(&server, "slabs", "1:get_hits") == 71, "its hits count in the class's get_hits");
-    server_stop(&server);
+    ask(server, "set k 0 0 1\r\nx\r\nget k\r\nget nope\r\n");
+    server->kernel.count[MC_COUNT_KEYS] = 100;
+    server->kernel.count[MC_COUNT_HITS] = 70;
+    server->kernel.count[MC_COUNT_MISSES] = 30;
+    server->kernel.count[MC_COUNT_BYTES_READ] = 5000;
+    server->kernel.count[MC_COUNT_BYTES_WRITTEN] = 7000;
+    server->kernel.class_hits[1] = 70;
+    ok(number(server, "", "cmd_get") == 102, "gets that the kernel answered count in cmd_get");
+    ok(number(server, "", "get_hits") == 71, "its hits count in get_hits");
+    ok(number(server, "", "get_misses") == 31, "its misses count in get_misses");
+    ok(number(server, "", "bytes_read") == 6000, "its requests count in bytes_read");
+    ok(number(server, "", "bytes_written") == 9000, "its replies count in bytes_written");
+    ok(number(server, "slabs", "1:get_hits") == 71, "its hits count in the class's get_hits");
 }
 
-static void classes_are_shown(void)
+static void classes_are_shown(struct server *server)
 {
-    struct store_config store;
-    struct server server;
-
-    server_defaults(&server, &store);
-    server_start(&server, &store);
-    ok(strcmp(ask(&server, "stats items\r\n"), "END\r\n") == 0,
+    ok(strcmp(ask(server, "stats items\r\n"), "END\r\n") == 0,
        "without items stats items has no lines");
-    ask(&server, "set k 0 0 1\r\nx\r\nget k\r\n");
-    ok(number(&server, "items", "items:1:number") == 1, "stats items counts the items");
-    ok(number(&server, "items", "items:1:mem_requested") > 0, "stats items has the items' bytes");
-    ok(number(&server, "items", "items:1:number_hot") == 1,
+    ask(server, "set k 0 0 1\r\nx\r\nget k\r\n");
+    ok(number(server, "items", "items:1:number") == 1, "stats items counts the items");
+    ok(number(server, "items", "items:1:mem_requested") > 0, "stats items has the items' bytes");
+    ok(number(server, "items", "items:1:number_hot") == 1,
        "stats items has the items by LRU segment");
-    ok(number(&server, "items", "items:1:number_temp") == -1,
+    ok(number(server, "items", "items:1:number_temp") == -1,
        "stats items omits the temporary segment, which is off");
-    ok(number(&server, "slabs", "1:chunk_size") == 88, "stats slabs shows the chunk size");
-    ok(number(&server, "slabs", "1:used_chunks") == 1, "stats slabs shows the chunks in use");
-    ok(number(&server, "slabs", "1:cmd_set") == 1 && number(&server, "slabs", "1:get_hits") == 1,
+    ok(number(server, "slabs", "1:chunk_size") == 88, "stats slabs shows the chunk size");
+    ok(number(server, "slabs", "1:used_chunks") == 1, "stats slabs shows the chunks in use");
+    ok(number(server, "slabs", "1:cmd_set") == 1 && number(server, "slabs", "1:get_hits") == 1,
        "stats slabs shows the commands by class");
-    ok(number(&server, "slabs", "active_slabs") == 1,
+    ok(number(server, "slabs", "active_slabs") == 1,
        "stats slabs shows the number of classes in use");
-    ok(number(&server, "slabs", "total_malloced") >= 1 << 20, "stats slabs shows the total memory");
-    server_stop(&server);
+    ok(number(server, "slabs", "total_malloced") >= 1 << 20, "stats slabs shows the total memory");
 }
 
-static void values_have_their_form(void)
+static void values_have_their_form(struct server *server)
 {
-    struct store_config store;
-    struct server server;
     unsigned long long seconds;
     char micro[16];
 
-    server_defaults(&server, &store);
-    server_start(&server, &store);
-    ask(&server, "stats\r\n");
-    ok(strstr(server.out, "STAT version " PACKAGE_VERSION "\r\n") != NULL,
+    ask(server, "stats\r\n");
+    ok(strstr(server->out, "STAT version " PACKAGE_VERSION "\r\n") != NULL,
        "version is this program's");
-    ok(strstr(server.out, "STAT pointer_size 64\r\n") != NULL, "pointer_size is in bits");
-    ok(strstr(server.out, "STAT rusage_user ") &&
-           sscanf(strstr(server.out, "STAT rusage_user "), "STAT rusage_user %llu.%15[0-9]",
+    ok(strstr(server->out, "STAT pointer_size 64\r\n") != NULL, "pointer_size is in bits");
+    ok(strstr(server->out, "STAT rusage_user ") &&
+           sscanf(strstr(server->out, "STAT rusage_user "), "STAT rusage_user %llu.%15[0-9]",
                   &seconds, micro) == 2 &&
            strlen(micro) == 6,
        "rusage has six decimals");
-    ok(strstr(server.out, "STAT hash_is_expanding 0\r\n") != NULL, "a flag is 0 or 1");
-    ok(strstr(server.out, "STAT accepting_conns 1\r\n") != NULL, "another flag is 1");
-    ok(number(&server, "", "limit_maxbytes") == 64 << 20, "limit_maxbytes is -m");
-    ok(number(&server, "", "uptime") == server.now, "uptime counts from the clock's start");
-    ask(&server, "cache_memlimit 128\r\n");
-    ok(number(&server, "", "limit_maxbytes") == 128 << 20, "cache_memlimit changes limit_maxbytes");
-    server_stop(&server);
+    ok(strstr(server->out, "STAT hash_is_expanding 0\r\n") != NULL, "a flag is 0 or 1");
+    ok(strstr(server->out, "STAT accepting_conns 1\r\n") != NULL, "another flag is 1");
+    ok(number(server, "", "limit_maxbytes") == 64 << 20, "limit_maxbytes is -m");
+    ok(number(server, "", "uptime") == server->now, "uptime counts from the clock's start");
+    ask(server, "cache_memlimit 128\r\n");
+    ok(number(server, "", "limit_maxbytes") == 128 << 20, "cache_memlimit changes limit_maxbytes");
 }
 
-static void counts_of_threads_add_up(void)
+static void counts_of_threads_add_up(struct server *server)
 {
     struct command_local *first, *second;
-    struct store_config store;
-    struct server server;
 
-    server_defaults(&server, &store);
-    server_start(&server, &store);
-    first = server.local;
-    second = command_local_new(server.commands);
-    ask(&server, "flush_all x\r\nget nope\r\n");
-    server.local = second;
-    ask(&server, "flush_all x\r\nget nope\r\n");
-    ok(number(&server, "", "cmd_flush") == 2 && number(&server, "", "cmd_get") == 2,
+    first = server->local;
+    second = command_local_new(server->commands);
+    ask(server, "flush_all x\r\nget nope\r\n");
+    server->local = second;
+    ask(server, "flush_all x\r\nget nope\r\n");
+    ok(number(server, "", "cmd_flush") == 2 && number(server, "", "cmd_get") == 2,
        "the counts of two threads are added");
-    server.local = first;
+    server->local = first;
     command_local_free(second);
-    ok(number(&server, "", "cmd_flush") == 2 && number(&server, "", "cmd_get") == 2,
+    ok(number(server, "", "cmd_flush") == 2 && number(server, "", "cmd_get") == 2,
        "the counts of a thread that ended remain");
-    server_stop(&server);
 }
 
 int main(void)
 {
     plain_stats_are_those_of_memcached();
-    commands_are_counted();
-    hits_of_the_kernel_are_counted();
-    classes_are_shown();
-    values_have_their_form();
-    counts_of_threads_add_up();
+    with_server(commands_are_counted);
+    with_server(hits_of_the_kernel_are_counted);
+    with_server(classes_are_shown);
+    with_server(values_have_their_form);
+    with_server(counts_of_threads_add_up);
     return done();
 }

@@ -165,9 +165,7 @@ static const struct dialogue administration[] = {
 
 static void speaks(struct server *server, const struct dialogue *rows, size_t n)
 {
-    size_t i;
-
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         const char *got = ask(server, rows[i].send);
 
         if (!ok(strcmp(got, rows[i].answer) == 0, "%s", rows[i].name))
@@ -175,20 +173,14 @@ static void speaks(struct server *server, const struct dialogue *rows, size_t n)
     }
 }
 
-#define SPEAKS(server, rows) speaks(server, rows, sizeof(rows) / sizeof(rows[0]))
+#define SPEAKS(server, rows) speaks(server, rows, COUNT(rows))
 
-static void dialogues(void)
+static void dialogues(struct server *server)
 {
-    struct store_config store;
-    struct server server;
-
-    server_defaults(&server, &store);
-    server_start(&server, &store);
-    SPEAKS(&server, retrieval);
-    SPEAKS(&server, storage);
-    SPEAKS(&server, changes);
-    SPEAKS(&server, administration);
-    server_stop(&server);
+    SPEAKS(server, retrieval);
+    SPEAKS(server, storage);
+    SPEAKS(server, changes);
+    SPEAKS(server, administration);
 }
 
 static void connections_end(void)
@@ -273,38 +265,33 @@ static void refusals(void)
     server_stop(&server);
 }
 
-static void cas_ids_work(void)
+static void cas_ids_work(struct server *server)
 {
     unsigned long long id = 0;
-    struct store_config store;
-    struct server server;
     char line[128];
     int tail = 0;
 
-    server_defaults(&server, &store);
-    server_start(&server, &store);
-    ask(&server, SET_ABC "gets k\r\n");
-    ok(sscanf(server.out, "STORED VALUE k 0 3 %llu abc END %n", &id, &tail) == 1 && tail > 0 &&
+    ask(server, SET_ABC "gets k\r\n");
+    ok(sscanf(server->out, "STORED VALUE k 0 3 %llu abc END %n", &id, &tail) == 1 && tail > 0 &&
            id > 0,
        "gets returns the CAS id");
     snprintf(line, sizeof(line), "cas k 1 0 2 %llu\r\nde\r\ncas k 1 0 2 %llu\r\nfg\r\nget k\r\n",
              id, id);
-    ok(strcmp(ask(&server, line), STORED "EXISTS\r\nVALUE k 1 2\r\nde\r\n" END) == 0,
+    ok(strcmp(ask(server, line), STORED "EXISTS\r\nVALUE k 1 2\r\nde\r\n" END) == 0,
        "an id is valid for one cas");
-    ask(&server, "gats 0 k\r\n");
-    ok(sscanf(server.out, "VALUE k 1 2 %llu", &id) == 1, "gats returns the CAS id");
+    ask(server, "gats 0 k\r\n");
+    ok(sscanf(server->out, "VALUE k 1 2 %llu", &id) == 1, "gats returns the CAS id");
     snprintf(line, sizeof(line), "cas k 1 0 2 %llu noreply\r\nhi\r\nget k\r\n", id);
-    ok(strcmp(ask(&server, line), "VALUE k 1 2\r\nhi\r\n" END) == 0,
+    ok(strcmp(ask(server, line), "VALUE k 1 2\r\nhi\r\n" END) == 0,
        "the id of gats is valid for a cas");
-    server_stop(&server);
 }
 
 int main(void)
 {
-    dialogues();
+    with_server(dialogues);
     connections_end();
     times_are_relative_or_absolute();
     refusals();
-    cas_ids_work();
+    with_server(cas_ids_work);
     return done();
 }

@@ -73,9 +73,8 @@ static void round_of(struct worker *worker)
 static void *work(void *context)
 {
     struct worker *worker = context;
-    int i;
 
-    for (i = 0; i < NROUNDS; i++)
+    for (int i = 0; i < NROUNDS; i++)
         round_of(worker);
     atomic_fetch_sub(&nrunning, 1);
     return NULL;
@@ -94,25 +93,20 @@ static void start(struct worker *worker, const struct server *shared, unsigned i
         die("thread");
 }
 
-static void threads_share_a_store(void)
+static void threads_share_a_store(struct server *server)
 {
     struct worker workers[NTHREADS];
-    struct store_config store;
-    struct server server;
     unsigned int nwrong = 0;
     unsigned int nasked = 0;
-    int i;
 
-    server_defaults(&server, &store);
-    server_start(&server, &store);
     atomic_store(&nrunning, NTHREADS);
-    for (i = 0; i < NTHREADS; i++)
-        start(&workers[i], &server, (unsigned int)i + 1);
+    for (int i = 0; i < NTHREADS; i++)
+        start(&workers[i], server, (unsigned int)i + 1);
     while (atomic_load(&nrunning) > 0) {
-        ask(&server, "stats\r\nstats items\r\nstats slabs\r\n");
+        ask(server, "stats\r\nstats items\r\nstats slabs\r\n");
         nasked++;
     }
-    for (i = 0; i < NTHREADS; i++) {
+    for (int i = 0; i < NTHREADS; i++) {
         pthread_join(workers[i].thread, NULL);
         nwrong += workers[i].nwrong;
         reply_fini(&workers[i].server.reply);
@@ -121,13 +115,12 @@ static void threads_share_a_store(void)
     }
     diag("statistics were asked for %u times", nasked);
     ok(nwrong == 0, "%d threads get only the values of the keys that they ask for", NTHREADS);
-    ok(strstr(ask(&server, "stats\r\n"), "STAT cmd_flush 0\r\n") == NULL,
+    ok(strstr(ask(server, "stats\r\n"), "STAT cmd_flush 0\r\n") == NULL,
        "the counts of ended threads remain");
-    server_stop(&server);
 }
 
 int main(void)
 {
-    threads_share_a_store();
+    with_server(threads_share_a_store);
     return done();
 }

@@ -125,47 +125,41 @@ static void crc32c_is_that_of_the_rfc(void)
 
 /* --- reading what was written ------------------------------------------------ */
 
-static void objects_come_back(void)
+static void objects_come_back(struct lab *lab)
 {
     enum { N = 2 * PER_BUFFER };
     struct flash_at at[N];
     char buffer[OBJECT];
     struct iovec iov = {buffer, OBJECT};
-    struct lab lab;
     bool good = true;
 
-    open_plain(&lab);
     for (unsigned int i = 0; i < N; i++)
-        at[i] = put(&lab, FLASH_DEFAULT, i);
+        at[i] = put(lab, FLASH_DEFAULT, i);
     for (unsigned int i = 0; i < N; i++)
-        good &= get(&lab, &at[i], i) == FLASH_READ;
+        good &= get(lab, &at[i], i) == FLASH_READ;
     ok(good, "objects are read from the file and from the write buffer");
-    ok(flash_read_now(lab.flash, &(struct flash_read){.at = at[N - 1], .iov = &iov, .niov = 1}),
+    ok(flash_read_now(lab->flash, &(struct flash_read){.at = at[N - 1], .iov = &iov, .niov = 1}),
        "an object in the write buffer can be read without waiting");
-    ok(stats_of(&lab).objects_read == N + 1, "each read is counted");
-    ok(stats_of(&lab).bytes_written == (uint64_t)N * FRAME, "the bytes written are counted");
+    ok(stats_of(lab).objects_read == N + 1, "each read is counted");
+    ok(stats_of(lab).bytes_written == (uint64_t)N * FRAME, "the bytes written are counted");
     at[0].crc++;
-    ok(get(&lab, &at[0], 0) == FLASH_BAD, "reading with another checksum is an error");
+    ok(get(lab, &at[0], 0) == FLASH_BAD, "reading with another checksum is an error");
     at[1].version++;
-    ok(get(&lab, &at[1], 1) == FLASH_GONE, "an object of another version is lost");
-    close_lab(&lab);
+    ok(get(lab, &at[1], 1) == FLASH_GONE, "an object of another version is lost");
 }
 
-static void an_object_is_at_most_a_buffer(void)
+static void an_object_is_at_most_a_buffer(struct lab *lab)
 {
     static char bytes[BUFFER];
     struct iovec iov = {bytes, BUFFER - 7};
     struct flash_at at;
-    struct lab lab;
 
-    open_plain(&lab);
-    ok(!flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &at),
+    ok(!flash_write(lab->flash, FLASH_DEFAULT, &iov, 1, &at),
        "an object longer than a write buffer is refused");
     iov.iov_len = BUFFER - 8;
-    ok(flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &at),
+    ok(flash_write(lab->flash, FLASH_DEFAULT, &iov, 1, &at),
        "an object as long as a write buffer is accepted");
-    ok(flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &at), "the object after it is accepted");
-    close_lab(&lab);
+    ok(flash_write(lab->flash, FLASH_DEFAULT, &iov, 1, &at), "the object after it is accepted");
 }
 
 static void objects_may_be_read_in_pieces(void)
@@ -208,31 +202,29 @@ static void on_read(struct flash_read *read)
     __atomic_sub_fetch(((struct waiting *)read)->nleft, 1, __ATOMIC_ACQ_REL);
 }
 
-static void threads_read_from_the_disk(void)
+static void threads_read_from_the_disk(struct lab *lab)
 {
     enum { N = PER_PAGE + 5 };
     static struct waiting waiting[N];
     unsigned int nleft = N;
     char object[OBJECT];
-    struct lab lab;
     bool good = true;
     int fd;
 
-    open_plain(&lab);
     for (unsigned int i = 0; i < N; i++) {
         waiting[i] = (struct waiting){
-            .read = {.at = put(&lab, FLASH_DEFAULT, i), .niov = 1, .done = on_read},
+            .read = {.at = put(lab, FLASH_DEFAULT, i), .niov = 1, .done = on_read},
             .nleft = &nleft,
         };
         waiting[i].iov = (struct iovec){waiting[i].buffer, OBJECT};
         waiting[i].read.iov = &waiting[i].iov;
     }
-    fd = open(lab.files[0], O_RDWR);
+    fd = open(lab->files[0], O_RDWR);
     fsync(fd);
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     close(fd);
     for (unsigned int i = 0; i < N; i++)
-        flash_read_later(lab.flash, &waiting[i].read);
+        flash_read_later(lab->flash, &waiting[i].read);
     while (__atomic_load_n(&nleft, __ATOMIC_ACQUIRE) > 0)
         sched_yield();
     for (unsigned int i = 0; i < N; i++) {
@@ -241,65 +233,58 @@ static void threads_read_from_the_disk(void)
             waiting[i].read.result == FLASH_READ && memcmp(waiting[i].buffer, object, OBJECT) == 0;
     }
     ok(good, "reads by the flash threads return the right bytes");
-    ok(stats_of(&lab).io_queue == 0, "the reads leave the queue empty");
-    close_lab(&lab);
+    ok(stats_of(lab).io_queue == 0, "the reads leave the queue empty");
 }
 
 /* --- pages ------------------------------------------------------------------- */
 
-static void the_oldest_page_makes_room(void)
+static void the_oldest_page_makes_room(struct lab *lab)
 {
     enum { N = (PAGES + 1) * PER_PAGE };
     static struct flash_at at[N];
     unsigned int ngone = 0;
     struct flash_stats stats;
-    struct lab lab;
     bool good = true;
 
-    open_plain(&lab);
     for (unsigned int i = 0; i < N; i++)
-        at[i] = put(&lab, FLASH_DEFAULT, i);
+        at[i] = put(lab, FLASH_DEFAULT, i);
     for (unsigned int i = 0; i < N; i++) {
-        bool gone = get(&lab, &at[i], i) == FLASH_GONE;
+        bool gone = get(lab, &at[i], i) == FLASH_GONE;
 
         ngone += gone;
-        good &= gone == (i < PER_PAGE) && flash_is_there(lab.flash, &at[i]) == !gone;
+        good &= gone == (i < PER_PAGE) && flash_is_there(lab->flash, &at[i]) == !gone;
     }
     ok(good && ngone == PER_PAGE,
        "a full store loses the objects of its oldest page, and no others");
-    stats = stats_of(&lab);
+    stats = stats_of(lab);
     ok(stats.page_evictions == 1 && stats.objects_evicted == PER_PAGE &&
            stats.bytes_evicted == (uint64_t)PER_PAGE * FRAME,
        "the lost page is counted");
-    flash_drop(lab.flash, &at[0], OBJECT);
-    ok(stats_of(&lab).objects_used == stats.objects_used, "dropping a lost object has no effect");
-    ok(stats.page_allocs == PAGES + 1 && stats.pages_used == PAGES && flash_nfree(lab.flash) == 0,
+    flash_drop(lab->flash, &at[0], OBJECT);
+    ok(stats_of(lab).objects_used == stats.objects_used, "dropping a lost object has no effect");
+    ok(stats.page_allocs == PAGES + 1 && stats.pages_used == PAGES && flash_nfree(lab->flash) == 0,
        "all pages are in use");
-    close_lab(&lab);
 }
 
-static void an_unused_page_is_free_again(void)
+static void an_unused_page_is_free_again(struct lab *lab)
 {
     enum { N = PER_PAGE + 1 };
     static struct flash_at at[N];
-    struct lab lab;
 
-    open_plain(&lab);
     for (unsigned int i = 0; i < N; i++)
-        at[i] = put(&lab, FLASH_DEFAULT, i);
-    flash_share(lab.flash, &at[3], OBJECT);
+        at[i] = put(lab, FLASH_DEFAULT, i);
+    flash_share(lab->flash, &at[3], OBJECT);
     for (unsigned int i = 0; i < PER_PAGE; i++)
-        flash_drop(lab.flash, &at[i], OBJECT);
-    ok(flash_nfree(lab.flash) == PAGES - 2 && get(&lab, &at[3], 3) == FLASH_READ,
+        flash_drop(lab->flash, &at[i], OBJECT);
+    ok(flash_nfree(lab->flash) == PAGES - 2 && get(lab, &at[3], 3) == FLASH_READ,
        "a page is kept while an object in it is used");
-    flash_drop(lab.flash, &at[3], OBJECT);
-    ok(flash_nfree(lab.flash) == PAGES - 1 && stats_of(&lab).page_reclaims == 1,
+    flash_drop(lab->flash, &at[3], OBJECT);
+    ok(flash_nfree(lab->flash) == PAGES - 1 && stats_of(lab).page_reclaims == 1,
        "a page is freed when none of its objects is used");
-    ok(get(&lab, &at[3], 3) == FLASH_GONE, "the objects of a freed page are lost");
-    ok(get(&lab, &at[PER_PAGE], PER_PAGE) == FLASH_READ, "the objects of other pages are kept");
-    ok(stats_of(&lab).bytes_fragmented == PAGE - FRAME,
+    ok(get(lab, &at[3], 3) == FLASH_GONE, "the objects of a freed page are lost");
+    ok(get(lab, &at[PER_PAGE], PER_PAGE) == FLASH_READ, "the objects of other pages are kept");
+    ok(stats_of(lab).bytes_fragmented == PAGE - FRAME,
        "the bytes of dropped objects count as fragmentation");
-    close_lab(&lab);
 }
 
 static void buckets_have_pages_of_their_own(void)
@@ -358,33 +343,31 @@ static bool move_object(void *context, const struct flash_at *at, const char *by
     return true;
 }
 
-static void compaction_visits_the_objects_of_a_page(void)
+static void compaction_visits_the_objects_of_a_page(struct lab *lab)
 {
     enum { N = 2 * PER_PAGE + 1 }; /* three pages of four */
     static struct flash_at at[N];
-    struct lab lab;
-    struct moving moving = {.lab = &lab, .at = at, .in_order = true};
+    struct moving moving = {.lab = lab, .at = at, .in_order = true};
     bool good = true;
 
-    open_plain(&lab);
     for (unsigned int i = 0; i < N; i++)
-        at[i] = put(&lab, FLASH_DEFAULT, i);
-    ok(!flash_compact(lab.flash, 0.9, move_object, &moving),
+        at[i] = put(lab, FLASH_DEFAULT, i);
+    ok(!flash_compact(lab->flash, 0.9, move_object, &moving),
        "a page whose objects are all used is not compacted");
     for (unsigned int i = 0; i < PER_PAGE; i++)
         if (i % 10)
-            flash_drop(lab.flash, &at[i], OBJECT);
-    ok(!flash_compact(lab.flash, 0, move_object, &moving) &&
-           !flash_compact(lab.flash, 0.13, move_object, &moving),
+            flash_drop(lab->flash, &at[i], OBJECT);
+    ok(!flash_compact(lab->flash, 0, move_object, &moving) &&
+           !flash_compact(lab->flash, 0.13, move_object, &moving),
        "a page with fewer holes than the share times the pages in use is not compacted");
-    ok(flash_compact(lab.flash, 0.15, move_object, &moving), "a page with many holes is compacted");
+    ok(flash_compact(lab->flash, 0.15, move_object, &moving),
+       "a page with many holes is compacted");
     ok(moving.in_order && moving.nseen == PER_PAGE, "compaction visits all objects, in order");
     for (unsigned int i = 0; i < PER_PAGE; i += 10)
-        good &= get(&lab, &at[i], i) == FLASH_READ;
+        good &= get(lab, &at[i], i) == FLASH_READ;
     ok(good && moving.nmoved == (PER_PAGE + 9) / 10, "moved objects can be read");
-    ok(flash_nfree(lab.flash) == PAGES - 3 && stats_of(&lab).page_reclaims == 1,
+    ok(flash_nfree(lab->flash) == PAGES - 3 && stats_of(lab).page_reclaims == 1,
        "the compacted page is free");
-    close_lab(&lab);
 }
 
 static void compaction_takes_the_page_that_is_kept_free(void)
@@ -426,23 +409,20 @@ static bool see_object(void *context, const struct flash_at *at, const char *byt
     return true;
 }
 
-static void the_oldest_page_can_be_compacted(void)
+static void the_oldest_page_can_be_compacted(struct lab *lab)
 {
     enum { N = 2 * PER_PAGE + 1 };
     struct moving moving = {0};
-    struct lab lab;
 
-    open_plain(&lab);
     for (unsigned int i = 0; i < N; i++)
-        put(&lab, FLASH_DEFAULT, i);
-    ok(flash_compact_oldest(lab.flash, see_object, &moving) && moving.nseen == PER_PAGE &&
+        put(lab, FLASH_DEFAULT, i);
+    ok(flash_compact_oldest(lab->flash, see_object, &moving) && moving.nseen == PER_PAGE &&
            moving.nlast == PER_PAGE - 1,
        "the oldest page is visited although it has no holes");
-    ok(flash_compact_oldest(lab.flash, see_object, &moving) && moving.nlast == 2 * PER_PAGE - 1,
+    ok(flash_compact_oldest(lab->flash, see_object, &moving) && moving.nlast == 2 * PER_PAGE - 1,
        "then the next one");
-    ok(!flash_compact_oldest(lab.flash, see_object, &moving),
+    ok(!flash_compact_oldest(lab->flash, see_object, &moving),
        "none is visited a second time, or while it is filled");
-    close_lab(&lab);
 }
 
 /* Writes an object to a page of its own. False: there is none. */
@@ -486,19 +466,17 @@ static void a_page_is_kept_while_another_can_be_compacted(void)
 
 /* --- failures ------------------------------------------------------------------ */
 
-static void a_file_that_fails_gives_no_bytes(void)
+static void a_file_that_fails_gives_no_bytes(struct lab *lab)
 {
     enum { N = PER_BUFFER + 1 };
     static const struct rlimit none = {0, RLIM_INFINITY};
     static struct flash_at at[N];
     struct rlimit before;
-    struct lab lab;
     bool refused = false;
 
-    open_plain(&lab);
     for (unsigned int i = 0; i < N; i++)
-        at[i] = put(&lab, FLASH_DEFAULT, i);
-    ok(truncate(lab.files[0], 0) == 0 && get(&lab, &at[0], 0) == FLASH_BAD,
+        at[i] = put(lab, FLASH_DEFAULT, i);
+    ok(truncate(lab->files[0], 0) == 0 && get(lab, &at[0], 0) == FLASH_BAD,
        "an object that cannot be read is an error");
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &before);
@@ -507,26 +485,23 @@ static void a_file_that_fails_gives_no_bytes(void)
         char object[OBJECT] = {0};
         const struct iovec iov = {object, OBJECT};
 
-        refused = !flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &(struct flash_at){0});
+        refused = !flash_write(lab->flash, FLASH_DEFAULT, &iov, 1, &(struct flash_at){0});
     }
     ok(refused, "a failed write refuses the next object");
-    ok(get(&lab, &at[N - 1], N - 1) == FLASH_GONE, "a failed write gives up its page");
+    ok(get(lab, &at[N - 1], N - 1) == FLASH_GONE, "a failed write gives up its page");
     setrlimit(RLIMIT_FSIZE, &(struct rlimit){before.rlim_max, before.rlim_max});
-    at[0] = put(&lab, FLASH_DEFAULT, 7);
-    ok(get(&lab, &at[0], 7) == FLASH_READ, "the next write is tried again");
-    close_lab(&lab);
+    at[0] = put(lab, FLASH_DEFAULT, 7);
+    ok(get(lab, &at[0], 7) == FLASH_READ, "the next write is tried again");
 }
 
-static void a_bad_page_is_set_aside(void)
+static void a_bad_page_is_set_aside(struct lab *lab)
 {
     enum { N = 2 * PAGES * PER_PAGE };
     const struct rlimit three = {(PAGES - 1) * PAGE, RLIM_INFINITY};
     static struct flash_at at[N];
     struct rlimit before;
-    struct lab lab;
     unsigned int nthere = 0;
 
-    open_plain(&lab);
     getrlimit(RLIMIT_FSIZE, &before);
     setrlimit(RLIMIT_FSIZE, &three);
     for (unsigned int i = 0; i < N; i++) {
@@ -534,86 +509,88 @@ static void a_bad_page_is_set_aside(void)
         const struct iovec iov = {object, OBJECT};
 
         fill(object, i);
-        if (!flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &at[i]))
+        if (!flash_write(lab->flash, FLASH_DEFAULT, &iov, 1, &at[i]))
             at[i].version = UINT32_MAX;
     }
     for (unsigned int i = N - PER_PAGE; i < N; i++)
-        nthere += get(&lab, &at[i], i) == FLASH_READ;
+        nthere += get(lab, &at[i], i) == FLASH_READ;
     setrlimit(RLIMIT_FSIZE, &(struct rlimit){before.rlim_max, before.rlim_max});
     ok(nthere == PER_PAGE, "beside a page that cannot be written others go on being filled (%u)",
        nthere);
-    ok(stats_of(&lab).page_evictions < N / PER_PAGE, "a page is lost only to make room");
-    close_lab(&lab);
+    ok(stats_of(lab).page_evictions < N / PER_PAGE, "a page is lost only to make room");
 }
 
 /* While nothing can be written, what has been written before is kept. */
-static void a_disk_that_fails_for_a_while(void)
+static void a_disk_that_fails_for_a_while(struct lab *lab)
 {
     enum { N = (PAGES - 1) * PER_PAGE, FAILING = 40 * PER_BUFFER };
     static const struct rlimit none = {0, RLIM_INFINITY};
     static struct flash_at at[N];
     struct rlimit before;
-    struct lab lab;
     unsigned int nthere = 0;
 
-    open_plain(&lab);
     for (unsigned int i = 0; i < N; i++)
-        at[i] = put(&lab, FLASH_DEFAULT, i);
-    put(&lab, FLASH_DEFAULT, 0);
+        at[i] = put(lab, FLASH_DEFAULT, i);
+    put(lab, FLASH_DEFAULT, 0);
     getrlimit(RLIMIT_FSIZE, &before);
     setrlimit(RLIMIT_FSIZE, &none);
     for (unsigned int i = 0; i < FAILING; i++) {
         char object[OBJECT] = {0};
         const struct iovec iov = {object, OBJECT};
 
-        flash_write(lab.flash, FLASH_DEFAULT, &iov, 1, &(struct flash_at){0});
+        flash_write(lab->flash, FLASH_DEFAULT, &iov, 1, &(struct flash_at){0});
     }
     setrlimit(RLIMIT_FSIZE, &(struct rlimit){before.rlim_max, before.rlim_max});
     for (unsigned int i = 0; i < N; i++)
-        nthere += get(&lab, &at[i], i) == FLASH_READ;
+        nthere += get(lab, &at[i], i) == FLASH_READ;
     ok(nthere >= N - PER_PAGE, "while a disk takes nothing what it holds is kept (%u)", nthere);
     for (unsigned int i = 0; i < N; i++)
-        at[i] = put(&lab, FLASH_DEFAULT, i);
+        at[i] = put(lab, FLASH_DEFAULT, i);
     nthere = 0;
     for (unsigned int i = 0; i < N; i++)
-        nthere += get(&lab, &at[i], i) == FLASH_READ;
+        nthere += get(lab, &at[i], i) == FLASH_READ;
     ok(nthere == N, "afterwards all of its pages are filled again");
-    close_lab(&lab);
 }
 
-static void a_file_is_used_once(void)
+static void a_file_is_used_once(struct lab *lab)
 {
-    struct lab lab;
-    struct flash_path path = {lab.files[0], PAGES, FLASH_DEFAULT};
+    struct flash_path path = {lab->files[0], PAGES, FLASH_DEFAULT};
     const struct flash_config config = {&path, 1, PAGE, BUFFER, 1, 1};
     char error[256] = "";
 
-    open_plain(&lab);
     ok(!flash_open(&config, error, sizeof(error)) && strstr(error, "in use"),
        "a file that another store uses is refused");
     path.name = "/nonexistent/flash";
     ok(!flash_open(&config, error, sizeof(error)) && strstr(error, "No such file"),
        "a file that cannot be created is refused");
+}
+
+static void in_lab(void (*test)(struct lab *lab))
+{
+    struct lab lab;
+
+    open_plain(&lab);
+    test(&lab);
     close_lab(&lab);
 }
 
 int main(void)
 {
     crc32c_is_that_of_the_rfc();
-    objects_come_back();
-    an_object_is_at_most_a_buffer();
+    in_lab(objects_come_back);
+    in_lab(an_object_is_at_most_a_buffer);
     objects_may_be_read_in_pieces();
-    threads_read_from_the_disk();
-    the_oldest_page_makes_room();
-    an_unused_page_is_free_again();
+    in_lab(threads_read_from_the_disk);
+    in_lab(the_oldest_page_makes_room);
+    in_lab(an_unused_page_is_free_again);
     buckets_have_pages_of_their_own();
-    compaction_visits_the_objects_of_a_page();
+    in_lab(compaction_visits_the_objects_of_a_page);
     compaction_takes_the_page_that_is_kept_free();
-    the_oldest_page_can_be_compacted();
+    in_lab(the_oldest_page_can_be_compacted);
     a_page_is_kept_while_another_can_be_compacted();
-    a_file_that_fails_gives_no_bytes();
-    a_bad_page_is_set_aside();
-    a_disk_that_fails_for_a_while();
-    a_file_is_used_once();
+    in_lab(a_file_that_fails_gives_no_bytes);
+    in_lab(a_bad_page_is_set_aside);
+    in_lab(a_disk_that_fails_for_a_while);
+    in_lab(a_file_is_used_once);
     return done();
 }

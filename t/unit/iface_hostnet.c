@@ -167,10 +167,10 @@ static unsigned int take_address(struct hostnet *hostnet, uint16_t type, int ifi
     return take(hostnet, &message);
 }
 
-#define LINK(...)      take_link(&hostnet, RTM_NEWLINK, (struct link){__VA_ARGS__})
-#define UNLINK(...)    take_link(&hostnet, RTM_DELLINK, (struct link){__VA_ARGS__})
-#define ADDRESS(...)   take_address(&hostnet, RTM_NEWADDR, __VA_ARGS__)
-#define UNADDRESS(...) take_address(&hostnet, RTM_DELADDR, __VA_ARGS__)
+#define LINK(...)      take_link(hostnet, RTM_NEWLINK, (struct link){__VA_ARGS__})
+#define UNLINK(...)    take_link(hostnet, RTM_DELLINK, (struct link){__VA_ARGS__})
+#define ADDRESS(...)   take_address(hostnet, RTM_NEWADDR, __VA_ARGS__)
+#define UNADDRESS(...) take_address(hostnet, RTM_DELADDR, __VA_ARGS__)
 
 /* --- local addresses ------------------------------------------------------------------- */
 
@@ -193,16 +193,15 @@ static struct mc_local local_of(struct hostnet *hostnet, int ifindex, const char
 static bool has(const struct mc_local *local, const char *text)
 {
     unsigned char bytes[16];
-    uint32_t i;
 
     if (inet_pton(AF_INET, text, bytes) == 1) {
-        for (i = 0; i < local->n4; i++)
+        for (uint32_t i = 0; i < local->n4; i++)
             if (memcmp(&local->v4[i], bytes, 4) == 0)
                 return true;
         return false;
     }
     inet_pton(AF_INET6, text, bytes);
-    for (i = 0; i < local->n6; i++)
+    for (uint32_t i = 0; i < local->n6; i++)
         if (memcmp(local->v6[i], bytes, 16) == 0)
             return true;
     return false;
@@ -210,9 +209,7 @@ static bool has(const struct mc_local *local, const char *text)
 
 static bool has_mac(const struct mc_local *local, int index)
 {
-    uint32_t i;
-
-    for (i = 0; i < local->nmacs; i++)
+    for (uint32_t i = 0; i < local->nmacs; i++)
         if (local->macs[i] == mac_of(index))
             return true;
     return false;
@@ -220,20 +217,16 @@ static bool has_mac(const struct mc_local *local, int index)
 
 static bool has_vlan(const struct mc_local *local, uint32_t tags)
 {
-    uint32_t i;
-
-    for (i = 0; i < local->nvlans; i++)
+    for (uint32_t i = 0; i < local->nvlans; i++)
         if (local->vlans[i] == tags)
             return true;
     return false;
 }
 
-static void test_addresses(void)
+static void test_addresses(struct hostnet *hostnet)
 {
-    struct hostnet hostnet;
     struct mc_local local;
 
-    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0");
     LINK(.index = 2, .name = "eth1");
     ok(ADDRESS(2, "10.0.2.1", 0) == HOSTNET_ADDRESSES, "a new address is reported as a change");
@@ -241,77 +234,71 @@ static void test_addresses(void)
     ADDRESS(1, "10.0.1.1", 0);
     ADDRESS(1, "fd00::1", 0);
     ADDRESS(1, "fe80::1", 0);
-    local = local_of(&hostnet, 1, NULL);
+    local = local_of(hostnet, 1, NULL);
     ok(local.n4 == 2 && has(&local, "10.0.1.1") && has(&local, "10.0.2.1"),
        "IPv4 addresses of all interfaces are local");
     memcpy(&local.v4[2], "\x0a\0\x01\x01", 4);
     ok(local.v4[0] == local.v4[2], "the attached interface's addresses come first");
     ok(local.n6 == 1 && has(&local, "fd00::1"),
        "IPv6 addresses are local, but not link-local ones");
-    local = local_of(&hostnet, 1, "::ffff:10.0.2.1");
+    local = local_of(hostnet, 1, "::ffff:10.0.2.1");
     ok(local.n4 == 1 && local.n6 == 0 && has(&local, "10.0.2.1"),
        "a server that listens on one IPv4 address has only that one");
-    local = local_of(&hostnet, 1, "fd00::1");
+    local = local_of(hostnet, 1, "fd00::1");
     ok(local.n4 == 0 && local.n6 == 1,
        "a server that listens on one IPv6 address has only that one");
-    local = local_of(&hostnet, 1, "::");
+    local = local_of(hostnet, 1, "::");
     ok(local.n4 == 0 && local.n6 == 1, "a server that listens on :: alone has no IPv4 address");
-    local = local_of(&hostnet, 1, "::ffff:10.0.9.9");
+    local = local_of(hostnet, 1, "::ffff:10.0.9.9");
     ok(local.n4 == 0 && local.n6 == 0,
        "a listened address that the machine does not have is not local");
     ADDRESS(2, "10.0.9.9", 0);
-    local = local_of(&hostnet, 1, "::ffff:10.0.9.9");
+    local = local_of(hostnet, 1, "::ffff:10.0.9.9");
     ok(has(&local, "10.0.9.9"), "it is local when the machine gets it");
     ok(UNADDRESS(2, "10.0.9.9", 0) == HOSTNET_ADDRESSES,
        "a removed address is reported as a change");
-    local = local_of(&hostnet, 1, "::ffff:10.0.9.9");
+    local = local_of(hostnet, 1, "::ffff:10.0.9.9");
     ok(local.n4 == 0, "it is not local after its removal");
-    hostnet_fini(&hostnet);
 }
 
-static void test_states(void)
+static void test_states(struct hostnet *hostnet)
 {
-    struct hostnet hostnet;
     struct mc_local local;
 
-    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0");
     ADDRESS(1, "10.0.1.1", 0);
     ADDRESS(1, "fd00::1", IFA_F_TENTATIVE);
     ADDRESS(1, "fd00::2", IFA_F_TENTATIVE | IFA_F_DADFAILED);
     ADDRESS(1, "fd00::3", IFA_F_DEPRECATED);
-    local = local_of(&hostnet, 1, NULL);
+    local = local_of(hostnet, 1, NULL);
     ok(local.n6 == 1 && has(&local, "fd00::3"),
        "IPv6: tentative and failed addresses are not local, deprecated ones are");
     ok(ADDRESS(1, "fd00::1", 0) == HOSTNET_ADDRESSES,
        "the end of duplicate address detection is a change");
-    local = local_of(&hostnet, 1, NULL);
+    local = local_of(hostnet, 1, NULL);
     ok(has(&local, "fd00::1") && local.n6 == 2, "after it the address is local, once");
     LINK(.index = 1, .name = "eth0", .down = true);
-    local = local_of(&hostnet, 1, NULL);
+    local = local_of(hostnet, 1, NULL);
     ok(local.n6 == 0 && has(&local, "10.0.1.1"),
        "an interface that is down has only its IPv4 addresses, as in the stack");
     LINK(.index = 1, .name = "eth0");
     LINK(.index = 7, .name = "red", .kind = "vrf");
     LINK(.index = 1, .name = "eth0", .master = 7);
-    local = local_of(&hostnet, 1, NULL);
+    local = local_of(hostnet, 1, NULL);
     ok(local.n4 == 0 && local.n6 == 0 && local.nmacs == 0,
        "an interface in a VRF has no local addresses");
     LINK(.index = 1, .name = "eth0");
-    ok(local_of(&hostnet, 1, NULL).n4 == 1, "it has them again when it leaves the VRF");
+    ok(local_of(hostnet, 1, NULL).n4 == 1, "it has them again when it leaves the VRF");
     UNLINK(.index = 1, .name = "eth0");
-    local = local_of(&hostnet, 1, NULL);
+    local = local_of(hostnet, 1, NULL);
     ok(local.n4 == 0 && local.n6 == 0 && local.nmacs == 0,
        "a removed interface has no local addresses");
-    hostnet_fini(&hostnet);
 }
 
-static void test_macs(void)
+static void test_macs(struct hostnet *hostnet)
 {
-    struct hostnet hostnet;
     struct mc_local local;
 
-    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0");
     LINK(.index = 2, .name = "eth1");
     LINK(.index = 3, .name = "mv", .kind = "macvlan", .lower = 1);
@@ -319,174 +306,155 @@ static void test_macs(void)
     LINK(.index = 5, .name = "far", .kind = "macvlan", .lower = 1, .elsewhere = true);
     LINK(.index = 6, .name = "br", .kind = "bridge");
     LINK(.index = 8, .name = "dn", .kind = "macvlan", .lower = 1, .down = true);
-    local = local_of(&hostnet, 1, NULL);
+    local = local_of(hostnet, 1, NULL);
     ok(local.nmacs == 2 && local.macs[0] == mac_of(1) && has_mac(&local, 3),
        "the interface's own MAC address is first, a macvlan's above it follows, and no others");
     LINK(.index = 1, .name = "eth0", .master = 6);
-    ok(has_mac((local = local_of(&hostnet, 1, NULL), &local), 6),
+    ok(has_mac((local = local_of(hostnet, 1, NULL), &local), 6),
        "a member of a bridge has the bridge's MAC address");
     LINK(.index = 9, .name = "br.5", .kind = "macvlan", .lower = 6);
-    ok(has_mac((local = local_of(&hostnet, 1, NULL), &local), 9),
+    ok(has_mac((local = local_of(hostnet, 1, NULL), &local), 9),
        "a member of a bridge has the MAC address of a macvlan on the bridge");
-    local = local_of(&hostnet, 6, NULL);
+    local = local_of(hostnet, 6, NULL);
     ok(local.nmacs == 4 && local.macs[0] == mac_of(6) && has_mac(&local, 1) && !has_mac(&local, 2),
        "attached to the bridge: the members' MAC addresses, too");
-    hostnet_fini(&hostnet);
 }
 
-static void test_vlans(void)
+static void test_vlans(struct hostnet *hostnet)
 {
-    struct hostnet hostnet;
     struct mc_local local;
 
-    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0");
-    ok(local_of(&hostnet, 1, NULL).nvlans == 0, "no VLAN");
+    ok(local_of(hostnet, 1, NULL).nvlans == 0, "no VLAN");
     LINK(.index = 2, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5);
     LINK(.index = 3, .name = "eth0.6", .kind = "vlan", .lower = 1, .vlan = 6, .ad = true);
     LINK(.index = 4, .name = "eth0.5.7", .kind = "vlan", .lower = 2, .vlan = 7);
     LINK(.index = 5, .name = "eth0.5.7.8", .kind = "vlan", .lower = 4, .vlan = 8);
     LINK(.index = 6, .name = "eth1.9", .kind = "vlan", .lower = 99, .vlan = 9);
-    local = local_of(&hostnet, 1, NULL);
+    local = local_of(hostnet, 1, NULL);
     ok(local.nvlans == 3 && has_vlan(&local, 5) && has_vlan(&local, 6 | MC_VLAN_AD) &&
            has_vlan(&local, 5 | 7 << 16),
        "one tag of either kind is local, and two, the outer being the lower interface's; not "
        "three");
     UNLINK(.index = 2, .name = "eth0.5");
-    local = local_of(&hostnet, 1, NULL);
+    local = local_of(hostnet, 1, NULL);
     ok(local.nvlans == 1, "a removed VLAN is not local, nor one above it");
     LINK(.index = 10, .name = "bond0", .kind = "bond");
     LINK(.index = 1, .name = "eth0", .master = 10);
     LINK(.index = 2, .name = "bond0.5", .kind = "vlan", .lower = 10, .vlan = 5);
-    ok(has_vlan((local = local_of(&hostnet, 1, NULL), &local), 5),
+    ok(has_vlan((local = local_of(hostnet, 1, NULL), &local), 5),
        "a bond's VLAN is local for its member");
-    ok(has_vlan((local = local_of(&hostnet, 10, NULL), &local), 5),
+    ok(has_vlan((local = local_of(hostnet, 10, NULL), &local), 5),
        "a bond's VLAN is local for the bond");
-    hostnet_fini(&hostnet);
 }
 
-static void test_mtu(void)
+static void test_mtu(struct hostnet *hostnet)
 {
-    struct hostnet hostnet;
-
-    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0");
-    ok(local_of(&hostnet, 1, NULL).mtu == 0, "an unknown MTU is no limit");
+    ok(local_of(hostnet, 1, NULL).mtu == 0, "an unknown MTU is no limit");
     LINK(.index = 1, .name = "eth0", .mtu = 9000);
     LINK(.index = 2, .name = "eth1", .mtu = 1280);
-    ok(local_of(&hostnet, 1, NULL).mtu == 9000,
+    ok(local_of(hostnet, 1, NULL).mtu == 9000,
        "the limit is the attached interface's MTU, and no other interface's");
     LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5, .mtu = 1400);
-    ok(local_of(&hostnet, 1, NULL).mtu == 1400, "a smaller MTU of a VLAN above it is the limit");
+    ok(local_of(hostnet, 1, NULL).mtu == 1400, "a smaller MTU of a VLAN above it is the limit");
     LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5, .mtu = 1450);
-    ok(local_of(&hostnet, 1, NULL).mtu == 1450, "the limit follows a change of the MTU");
+    ok(local_of(hostnet, 1, NULL).mtu == 1450, "the limit follows a change of the MTU");
     LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5, .down = true);
-    ok(local_of(&hostnet, 1, NULL).mtu == 9000, "the MTU of a VLAN that is down does not count");
-    hostnet_fini(&hostnet);
+    ok(local_of(hostnet, 1, NULL).mtu == 9000, "the MTU of a VLAN that is down does not count");
 }
 
-static void test_ports(void)
+static void test_ports(struct hostnet *hostnet)
 {
     const int attached[] = {4, 2};
     struct hostnet_scope scope = {.ifindexes = attached, .nifindexes = 1};
     struct mc_way_port ports[MC_WAY_PORTS];
-    struct hostnet hostnet;
 
-    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0", .master = 4);
     LINK(.index = 2, .name = "eth1", .master = 4);
     LINK(.index = 3, .name = "eth2", .master = 5);
     LINK(.index = 4, .name = "bond0", .kind = "bond");
     LINK(.index = 5, .name = "bond1", .kind = "bond");
-    ok(hostnet_ports(&hostnet, &scope, ports) == 2 && ports[0].port == 1 && ports[0].of == 4 &&
+    ok(hostnet_ports(hostnet, &scope, ports) == 2 && ports[0].port == 1 && ports[0].of == 4 &&
            ports[1].port == 2 && ports[1].of == 4,
        "packets from a bond's ports are answered by the bond, if it is attached");
     scope.nifindexes = 2;
-    ok(hostnet_ports(&hostnet, &scope, ports) == 1 && ports[0].port == 1,
+    ok(hostnet_ports(hostnet, &scope, ports) == 1 && ports[0].port == 1,
        "packets from a port that is attached itself are answered by that port");
     for (int i = 6; i < 6 + 2 * MC_WAY_PORTS; i++)
         LINK(.index = i, .name = "eth", .master = 4);
-    ok(hostnet_ports(&hostnet, &scope, ports) == MC_WAY_PORTS, "the number of ports is limited");
-    hostnet_fini(&hostnet);
+    ok(hostnet_ports(hostnet, &scope, ports) == MC_WAY_PORTS, "the number of ports is limited");
 }
 
-static void test_many(void)
+static void test_many(struct hostnet *hostnet)
 {
     const int ifindex = 1;
     const struct in6_addr any[] = {{{{0}}}, {{{[10] = 0xff, [11] = 0xff}}}};
     const struct hostnet_scope scope = {any, 2, &ifindex, 1};
-    struct hostnet hostnet;
     struct mc_local local;
     char text[64];
-    int i;
 
-    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0");
     LINK(.index = 2, .name = "eth1");
-    for (i = 0; i < 2000; i++) {
+    for (int i = 0; i < 2000; i++) {
         snprintf(text, sizeof(text), "10.%d.%d.1", i / 250, i % 250 + 1);
         ADDRESS(2, text, 0);
     }
     ADDRESS(1, "192.0.2.1", 0);
-    ok(hostnet_local(&hostnet, &scope, &local) == 2001 - MC_MAX_ADDRESSES &&
+    ok(hostnet_local(hostnet, &scope, &local) == 2001 - MC_MAX_ADDRESSES &&
            local.n4 == MC_MAX_ADDRESSES && has(&local, "192.0.2.1"),
        "of 2,001 addresses as many as fit are local, the attached interface's among them");
-    for (i = 0; i < 2000; i++) {
+    for (int i = 0; i < 2000; i++) {
         snprintf(text, sizeof(text), "10.%d.%d.1", i / 250, i % 250 + 1);
         UNADDRESS(2, text, 0);
     }
-    ok(hostnet_local(&hostnet, &scope, &local) == 0 && local.n4 == 1,
+    ok(hostnet_local(hostnet, &scope, &local) == 0 && local.n4 == 1,
        "all removed addresses are gone");
-    hostnet_fini(&hostnet);
 }
 
 /* --- malformed messages ------------------------------------------------------------------ */
 
-static void test_malformed(void)
+static void test_malformed(struct hostnet *hostnet)
 {
     const struct ifinfomsg port = {.ifi_family = AF_BRIDGE, .ifi_index = 1};
-    struct hostnet hostnet;
     struct message message, cut;
     struct nlmsghdr header;
     unsigned int changes = 0;
-    size_t n;
 
-    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "eth0");
     ADDRESS(1, "10.0.0.1", 0);
     begin(&message, RTM_DELLINK, &port, sizeof(port));
     finish(&message);
-    ok(take(&hostnet, &message) == 0 && hostnet_link(&hostnet, 1),
+    ok(take(hostnet, &message) == 0 && hostnet_link(hostnet, 1),
        "a port that leaves its bridge is not removed");
     make_link(&message, RTM_NEWLINK, &(struct link){.index = 2, .name = "x", .kind = "vlan"});
-    for (n = 0; n < message.n; n++) {
+    for (size_t n = 0; n < message.n; n++) {
         cut = message;
         cut.n = n;
-        changes |= take(&hostnet, &cut) ^ (n ? HOSTNET_STALE : 0);
+        changes |= take(hostnet, &cut) ^ (n ? HOSTNET_STALE : 0);
     }
-    ok(changes == 0 && !hostnet_link(&hostnet, 2),
+    ok(changes == 0 && !hostnet_link(hostnet, 2),
        "a truncated message is reported as stale and changes nothing");
-    for (n = NLMSG_HDRLEN; n < message.n; n++) {
+    for (size_t n = NLMSG_HDRLEN; n < message.n; n++) {
         cut = message;
         cut.n = n;
         finish(&cut);
-        take(&hostnet, &cut);
+        take(hostnet, &cut);
     }
     ok(true, "truncated attributes do no harm");
     header = (struct nlmsghdr){.nlmsg_len = sizeof(header), .nlmsg_type = NLMSG_ERROR};
-    ok(hostnet_update(&hostnet, &header, sizeof(header), true) == (HOSTNET_STALE | HOSTNET_END),
+    ok(hostnet_update(hostnet, &header, sizeof(header), true) == (HOSTNET_STALE | HOSTNET_END),
        "an error ends a dump, which is then stale");
     header.nlmsg_type = NLMSG_DONE;
-    ok(hostnet_update(&hostnet, &header, sizeof(header), true) == HOSTNET_END,
+    ok(hostnet_update(hostnet, &header, sizeof(header), true) == HOSTNET_END,
        "NLMSG_DONE ends a dump");
     header.nlmsg_flags = NLM_F_DUMP_INTR;
-    ok(hostnet_update(&hostnet, &header, sizeof(header), true) == (HOSTNET_STALE | HOSTNET_END),
+    ok(hostnet_update(hostnet, &header, sizeof(header), true) == (HOSTNET_STALE | HOSTNET_END),
        "NLM_F_DUMP_INTR makes the dump stale");
-    ok(hostnet_link(&hostnet, 1) && !hostnet_link(&hostnet, 77) &&
-           hostnet_link_named(&hostnet, "eth0") == hostnet_link(&hostnet, 1) &&
-           !hostnet_link_named(&hostnet, "eth"),
+    ok(hostnet_link(hostnet, 1) && !hostnet_link(hostnet, 77) &&
+           hostnet_link_named(hostnet, "eth0") == hostnet_link(hostnet, 1) &&
+           !hostnet_link_named(hostnet, "eth"),
        "interfaces are found by index and name");
-    hostnet_fini(&hostnet);
 }
 
 /* --- bmc=auto -------------------------------------------------------------------------- */
@@ -511,7 +479,7 @@ static const char *carriers(const struct hostnet *hostnet, const char *listen, b
     return line;
 }
 
-static void test_carriers(void)
+static void test_carriers(struct hostnet *hostnet)
 {
     static const struct {
         bool with_lo;
@@ -529,9 +497,7 @@ static void test_carriers(void)
         {false, "::ffff:10.0.3.1", "", "none for an address of an interface that is down"},
         {false, "::ffff:10.0.7.1", "eth5.9", "a VLAN whose interface below is elsewhere stays"},
     };
-    struct hostnet hostnet;
 
-    hostnet_init(&hostnet);
     LINK(.index = 1, .name = "lo", .loopback = true);
     LINK(.index = 2, .name = "eth0");
     LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .vlan = 5, .lower = 2);
@@ -555,22 +521,30 @@ static void test_carriers(void)
                  .elsewhere = true);
             ADDRESS(7, "10.0.7.1", 0);
         }
-        got = carriers(&hostnet, rows[i].listen, rows[i].with_lo);
+        got = carriers(hostnet, rows[i].listen, rows[i].with_lo);
         ok(strcmp(got, rows[i].want) == 0, "bmc=auto: %s: %s", rows[i].name, got);
     }
+}
+
+static void with_hostnet(void (*test)(struct hostnet *hostnet))
+{
+    struct hostnet hostnet;
+
+    hostnet_init(&hostnet);
+    test(&hostnet);
     hostnet_fini(&hostnet);
 }
 
 int main(void)
 {
-    test_addresses();
-    test_states();
-    test_macs();
-    test_vlans();
-    test_mtu();
-    test_ports();
-    test_carriers();
-    test_many();
-    test_malformed();
+    with_hostnet(test_addresses);
+    with_hostnet(test_states);
+    with_hostnet(test_macs);
+    with_hostnet(test_vlans);
+    with_hostnet(test_mtu);
+    with_hostnet(test_ports);
+    with_hostnet(test_carriers);
+    with_hostnet(test_many);
+    with_hostnet(test_malformed);
     return done();
 }

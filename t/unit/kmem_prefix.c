@@ -57,14 +57,13 @@ static void test_parse(void)
         "1111:2222:3333:4444:5555:6666:7777:8888:9999",
     };
     struct prefix got;
-    size_t i;
 
-    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < COUNT(rows); i++)
         ok(prefix_parse(rows[i].text, &got) && got.high == rows[i].want.high &&
                got.low == rows[i].want.low && got.bits == rows[i].want.bits &&
                got.six == rows[i].want.six,
            "%s", rows[i].text);
-    for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+    for (size_t i = 0; i < COUNT(wrong); i++)
         ok(!prefix_parse(wrong[i], &got), "\"%s\" is refused", wrong[i]);
 }
 
@@ -136,7 +135,6 @@ static void test_words(void)
         "bmc=lo,amplification=65536",
     };
     struct kcache_options options;
-    size_t i;
 
     ok(!parse(&options, "bmc=lo") && !options.nallow && !options.limits.rate &&
            !options.limits.amplification,
@@ -160,7 +158,7 @@ static void test_words(void)
     ok(!parse(&options, "bmc=lo,rate=1") && options.limits.burst == 1 &&
            !parse(&options, "bmc=lo,rate=10000000/100000") && options.limits.burst == 100000,
        "the smallest and largest values of rate= are accepted");
-    for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+    for (size_t i = 0; i < COUNT(wrong); i++)
         ok(parse(&options, wrong[i]) != NULL, "\"%s\" is refused", wrong[i]);
 }
 

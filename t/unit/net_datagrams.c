@@ -120,7 +120,7 @@ static void add_all(const size_t *lens, size_t n)
 static void each_arrives_once_and_in_order(void)
 {
     static const size_t lens[] = {100, 100, 100, 30, 30, 1400, 1400, 7, 1, 1, 2};
-    enum { N = sizeof(lens) / sizeof(lens[0]) };
+    enum { N = COUNT(lens) };
 
     for (int joins = 0; joins < 2; joins++) {
         const char *how = joins ? "joined" : "singly";
@@ -141,7 +141,7 @@ static void those_of_one_length_leave_as_one(void)
     begin(true);
     see_joined(receivers[0], true);
     see_joined(receivers[1], true);
-    add_all(lens, sizeof(lens) / sizeof(lens[0]));
+    add_all(lens, COUNT(lens));
     datagrams_send(out);
     ok(RECEIVES(0, 330, 30, 36), "the last of a train may be shorter; a longer one begins another");
     ok(RECEIVES(1, 350), "the other peer's are one packet");

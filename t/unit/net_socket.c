@@ -74,7 +74,7 @@ static const struct {
 
 static void words_choose_a_protocol(void)
 {
-    for (size_t i = 0; i < sizeof(protocol_words) / sizeof(protocol_words[0]); i++) {
+    for (size_t i = 0; i < COUNT(protocol_words); i++) {
         const char *list = protocol_words[i].text, *wrong = protocol_words[i].wrong;
         struct socket_word word = {.host = ""};
         int got = socket_next_word(&list, &word);
@@ -89,7 +89,7 @@ static void words_choose_a_protocol(void)
 
 static void words_are_taken_apart(void)
 {
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+    for (size_t i = 0; i < COUNT(words); i++) {
         const struct word_case *c = &words[i];
         struct socket_word word = {.host = ""};
         const char *list = c->text;

@@ -58,7 +58,7 @@ static void chunks_have_two_units(void)
     };
     struct outcome o;
 
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         const char *told = cases[i].told;
 
         parse(&o, cases[i].line);
@@ -399,15 +399,15 @@ static void refuses(const struct refusal *rows, size_t nrows)
 
 static void wrong_values_are_refused(void)
 {
-    refuses(refusals, sizeof(refusals) / sizeof(refusals[0]));
+    refuses(refusals, COUNT(refusals));
     if (ENABLE_TLS)
-        refuses(tls_refusals, sizeof(tls_refusals) / sizeof(tls_refusals[0]));
+        refuses(tls_refusals, COUNT(tls_refusals));
     else
-        refuses(tls_absent, sizeof(tls_absent) / sizeof(tls_absent[0]));
+        refuses(tls_absent, COUNT(tls_absent));
     if (ENABLE_EXTSTORE)
-        refuses(flash_refusals, sizeof(flash_refusals) / sizeof(flash_refusals[0]));
+        refuses(flash_refusals, COUNT(flash_refusals));
     else
-        refuses(flash_absent, sizeof(flash_absent) / sizeof(flash_absent[0]));
+        refuses(flash_absent, COUNT(flash_absent));
 }
 
 static void help_comes_from_the_table(void)
@@ -462,7 +462,7 @@ static const struct dash_x dash_x[] = {
 
 static void dash_x_means_two_things(void)
 {
-    for (size_t i = 0; i < sizeof(dash_x) / sizeof(dash_x[0]); i++) {
+    for (size_t i = 0; i < COUNT(dash_x); i++) {
         const struct dash_x *x = &dash_x[i];
         struct outcome o;
 
@@ -506,7 +506,7 @@ static void tcp_is_answered_if_asked(void)
     };
     struct outcome o;
 
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         parse(&o, cases[i].line);
         ok(o.status == OPTIONS_RUN && o.options.kcache.udp == cases[i].udp &&
                o.options.kcache.tcp == cases[i].tcp && o.options.kcache.connections == 1024,

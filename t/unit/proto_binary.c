@@ -92,7 +92,7 @@ static const struct row {
 
 static const struct row *find_row(unsigned int opcode)
 {
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < COUNT(rows); i++)
         if (rows[i].opcode == opcode)
             return &rows[i];
     return NULL;
@@ -122,7 +122,7 @@ static bool same(const struct request *a, const struct request *b)
 
 static void test_forms(void)
 {
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         const struct row *row = &rows[i];
         size_t nhead = (size_t)HEAD + row->nextras + (row->key ? 3 : 0);
         struct request request;
@@ -142,7 +142,7 @@ static void test_forms(void)
 
 static void test_splits(void)
 {
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         const struct row *row = &rows[i];
         size_t nhead = (size_t)HEAD + row->nextras + (row->key ? 3 : 0);
         struct request whole, part;
@@ -175,7 +175,7 @@ static enum binary_status status_of(uint8_t opcode, uint16_t nkey, uint8_t nextr
 
 static void test_wrong_forms(void)
 {
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         const struct row *row = &rows[i];
         uint8_t opcode = row->opcode;
         uint16_t nkey = row->key ? 3 : 0;

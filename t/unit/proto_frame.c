@@ -48,10 +48,10 @@ static void replies_are_told_from_requests(void)
                                            "5\r\n",     "mn\r\n",        "error\r\n"};
     bool right = true;
 
-    for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++)
+    for (size_t i = 0; i < COUNT(replies); i++)
         right &= proto_is_reply((struct slice){replies[i], strlen(replies[i])});
     ok(right, "each answer of a server is recognized as a reply");
-    for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++)
+    for (size_t i = 0; i < COUNT(requests); i++)
         right &= !proto_is_reply((struct slice){requests[i], strlen(requests[i])});
     ok(right, "other texts are not");
 }
@@ -60,10 +60,9 @@ static void suffixes_say_flags_and_length(void)
 {
     static const uint32_t values[] = {0, 9, 10, 99, 100, 12345, 1048576, UINT32_MAX};
     bool same = true;
-    size_t i, j;
 
-    for (i = 0; i < 8; i++) {
-        for (j = 0; j < 8; j++) {
+    for (size_t i = 0; i < 8; i++) {
+        for (size_t j = 0; j < 8; j++) {
             char wanted[64], got[32];
             int n = snprintf(wanted, sizeof(wanted), " %" PRIu32 " %" PRIu32 "\r\n", values[i],
                              values[j]);

@@ -173,12 +173,11 @@ static void put_values(const struct request *request, struct text *text)
         {'J', meta->initial, 0},
         {'E', meta->new_cas, 0},
     };
-    size_t i;
 
-    for (i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+    for (size_t i = 0; i < COUNT(values); i++)
         if (values[i].value != values[i].unset)
             text_say(text, " %c%" PRId64, values[i].flag, values[i].value);
-    for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+    for (size_t i = 0; i < COUNT(numbers); i++)
         if (numbers[i].value != numbers[i].unset)
             text_say(text, " %c%" PRIu64, numbers[i].flag, numbers[i].value);
     if (meta->mode)
@@ -206,9 +205,7 @@ static void describe(const struct request *request, struct text *text)
 
 int main(void)
 {
-    size_t i;
-
-    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         size_t len = strlen(rows[i].line);
         char *line = malloc(len);
         struct request request;

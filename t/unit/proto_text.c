@@ -87,9 +87,7 @@ static void describe_keys(const struct request *request, struct text *text)
 
 static void describe_words(const struct request *request, struct text *text)
 {
-    size_t i;
-
-    for (i = 1; i < request->ntokens - request->noreply; i++)
+    for (size_t i = 1; i < request->ntokens - request->noreply; i++)
         put_word(text, request->tokens[i]);
 }
 
@@ -203,9 +201,8 @@ static ssize_t parse_at_edge(const char *bytes, size_t len, struct request *requ
 static bool waits_at_every_cut(const struct row *row, size_t len)
 {
     struct request request;
-    size_t cut;
 
-    for (cut = 0; cut < len; cut++) {
+    for (size_t cut = 0; cut < len; cut++) {
         ssize_t n = parse_at_edge(row->line, cut, &request);
 
         if (n != 0 && !(n == -1 && cut > PROTO_LINE_MAX)) {
@@ -222,9 +219,8 @@ static bool ignores_what_follows(const struct row *row, size_t len)
     struct request request;
     struct text got;
     char line[8192];
-    size_t i;
 
-    for (i = 0; i < sizeof(followers) / sizeof(followers[0]); i++) {
+    for (size_t i = 0; i < COUNT(followers); i++) {
         int n = snprintf(line, sizeof(line), "%s%s", row->line, followers[i]);
 
         if (parse_at_edge(line, (size_t)n, &request) != (ssize_t)len)
@@ -239,9 +235,8 @@ static bool ignores_what_follows(const struct row *row, size_t len)
 static void lines_are_read(void)
 {
     static struct text got;
-    size_t i;
 
-    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         const struct row *row = &rows[i];
         size_t len = strlen(row->line);
         struct request request;
@@ -396,9 +391,8 @@ static void many_keys_are_returned(void)
     struct request request;
     struct slice key;
     size_t n = 1;
-    int i;
 
-    for (i = 0; i < 30000; i++)
+    for (int i = 0; i < 30000; i++)
         memcpy(line + 3 + 2 * i, " k", 2);
     memcpy(line + 3 + 2 * 30000, "\r\n", 2);
     ok(parse_at_edge(line, 3 + 60000 + 2, &request) == 60005, "a line may have 30,000 keys");
@@ -410,7 +404,7 @@ static void many_keys_are_returned(void)
 int main(void)
 {
     make_edge();
-    ok(sizeof(rows) / sizeof(rows[0]) >= 150, "the table has 150 lines or more");
+    ok(COUNT(rows) >= 150, "the table has 150 lines or more");
     lines_are_read();
     long_lines_end();
     long_blanks_before_a_get_end();

@@ -253,9 +253,7 @@ static const struct row binary[] = {
 
 static const char *name_of(__u64 hash)
 {
-    size_t i;
-
-    for (i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         if (hash_of(parsed_seeds, keys[i], strlen(keys[i])) == hash)
             return keys[i];
     return "(another key)";
@@ -270,11 +268,10 @@ static void record(struct record *out, const struct request_parser *p, __u32 eve
 {
     static const char letters[] = "W*?DAUSBL";
     char number[16];
-    int i;
 
     out->n +=
         (size_t)snprintf(out->text + out->n, sizeof(out->text) - out->n, "%s", out->n ? " " : "");
-    for (i = 0; i < 9; i++) {
+    for (int i = 0; i < 9; i++) {
         if (!(events >> i & 1))
             continue;
         snprintf(number, sizeof(number), "%u", p->seconds);
@@ -309,7 +306,6 @@ static void check(const char *what, const struct row *row)
     struct record whole = {.n = 0}, halves;
     struct request_parser p;
     bool same = true;
-    size_t cut;
 
     req_init(&p, PARSER_ANY);
     step(&p, row->input, row->n, &whole);
@@ -318,7 +314,7 @@ static void check(const char *what, const struct row *row)
              row->predicted);
     if (strcmp(whole.text, row->predicted) == 0 && !strchr(row->predicted, 'L'))
         same = req_between(&p);
-    for (cut = 0; cut <= row->n; cut++) {
+    for (size_t cut = 0; cut <= row->n; cut++) {
         halves = (struct record){.n = 0};
         req_init(&p, PARSER_ANY);
         leap(&p, row->input, cut, &halves);
@@ -343,10 +339,9 @@ static void pipelines(const struct row *rows, size_t nrows, const char *what)
     struct record out = {.n = 0};
     struct request_parser p;
     bool same = true;
-    size_t i;
 
     req_init(&p, PARSER_ANY);
-    for (i = 0; i < nrows; i++) {
+    for (size_t i = 0; i < nrows; i++) {
         if (strchr(rows[i].predicted, 'L'))
             continue;
         out = (struct record){.n = 0};

@@ -105,13 +105,12 @@ static void check(const char *what, const struct row *row)
     char whole[256] = "", halves[256];
     struct response_parser p;
     bool same = true;
-    size_t cut;
 
     resp_init(&p, PARSER_ANY);
     step(&p, row->input, row->n, whole);
     if (!ok(strcmp(whole, row->found) == 0, "%s: %s", what, row->name))
         diag("found %s", whole);
-    for (cut = 0; cut <= row->n; cut++) {
+    for (size_t cut = 0; cut <= row->n; cut++) {
         *halves = '\0';
         resp_init(&p, PARSER_ANY);
         step(&p, row->input, cut, halves);
@@ -152,11 +151,9 @@ static void ends_are_reported(void)
 
 int main(void)
 {
-    size_t i;
-
-    for (i = 0; i < sizeof(text) / sizeof(*text); i++)
+    for (size_t i = 0; i < sizeof(text) / sizeof(*text); i++)
         check("text", &text[i]);
-    for (i = 0; i < sizeof(binary) / sizeof(*binary); i++)
+    for (size_t i = 0; i < sizeof(binary) / sizeof(*binary); i++)
         check("binary", &binary[i]);
     ends_are_reported();
     return done();

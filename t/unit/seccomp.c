@@ -227,7 +227,7 @@ int main(void)
         ok(true, "without libseccomp installing the filter is an error");
         return done();
     }
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         int status = try_call(rows[i].needs, rows[i].call);
 
         if (!ok(status == rows[i].status, "%s", rows[i].behaviour))

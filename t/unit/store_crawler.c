@@ -75,79 +75,67 @@ static uint64_t number_of(struct fixture *f, unsigned int clsid)
 
 /* --- freeing --------------------------------------------------------------- */
 
-static void test_frees(void)
+static void test_frees(struct fixture *f)
 {
-    struct fixture f;
-
-    open_default(&f);
     for (unsigned int i = 0; i < MANY; i++)
-        put(f.local, i % 2 ? "dead" : "live", i, 10, i % 2 ? OVER : i % 4 ? 0 : 1000 * LATER);
+        put(f->local, i % 2 ? "dead" : "live", i, 10, i % 2 ? OVER : i % 4 ? 0 : 1000 * LATER);
     for (unsigned int i = 0; i < 100; i++)
-        put(f.local, "other", i, 300, OVER);
-    ok(store_crawl(f.store, 1ull << 1) == STORE_CRAWL_STARTED, "a crawl starts");
-    wait_idle(&f);
-    ok(number_of(&f, 1) == MANY / 2, "a crawl frees the expired items, and no others");
-    ok(stats_of(&f).curr_items == MANY / 2 + 100, "a crawl leaves other classes alone");
-    ok(stats_of(&f).crawler_items_checked == MANY && stats_of(&f).crawler_reclaimed == MANY / 2,
+        put(f->local, "other", i, 300, OVER);
+    ok(store_crawl(f->store, 1ull << 1) == STORE_CRAWL_STARTED, "a crawl starts");
+    wait_idle(f);
+    ok(number_of(f, 1) == MANY / 2, "a crawl frees the expired items, and no others");
+    ok(stats_of(f).curr_items == MANY / 2 + 100, "a crawl leaves other classes alone");
+    ok(stats_of(f).crawler_items_checked == MANY && stats_of(f).crawler_reclaimed == MANY / 2,
        "the items checked and freed are counted");
-    ok(stats_of(&f).expired_unfetched == MANY / 2,
+    ok(stats_of(f).expired_unfetched == MANY / 2,
        "the freed items that were never read are counted");
-    ok(stats_of(&f).lru_crawler_starts == 1, "the start of a crawl is counted");
-    store_crawl(f.store, STORE_ALL_CLASSES);
-    wait_idle(&f);
-    ok(stats_of(&f).curr_items == MANY / 2,
+    ok(stats_of(f).lru_crawler_starts == 1, "the start of a crawl is counted");
+    store_crawl(f->store, STORE_ALL_CLASSES);
+    wait_idle(f);
+    ok(stats_of(f).curr_items == MANY / 2,
        "a crawl of all classes frees the expired items of each");
-    ok(stats_of(&f).crawler_items_checked == MANY + MANY / 2 + 100,
-       "a crawl checks each item once");
-    store_flush(f.local, 0, LATER);
-    store_crawl(f.store, STORE_ALL_CLASSES);
-    wait_idle(&f);
-    ok(stats_of(&f).curr_items == 0 && stats_of(&f).bytes == 0, "a crawl frees flushed items, too");
-    close_all(&f);
+    ok(stats_of(f).crawler_items_checked == MANY + MANY / 2 + 100, "a crawl checks each item once");
+    store_flush(f->local, 0, LATER);
+    store_crawl(f->store, STORE_ALL_CLASSES);
+    wait_idle(f);
+    ok(stats_of(f).curr_items == 0 && stats_of(f).bytes == 0, "a crawl frees flushed items, too");
 }
 
-static void test_tocrawl(void)
+static void test_tocrawl(struct fixture *f)
 {
-    struct fixture f;
-
-    open_default(&f);
     for (unsigned int i = 0; i < 1000; i++)
-        put(f.local, "k", i, 10, OVER);
+        put(f->local, "k", i, 10, OVER);
     for (unsigned int i = 0; i < 50; i++)
-        put(f.local, "k", i, 300, 0);
-    store_set_crawler_tocrawl(f.store, 70);
-    store_crawl(f.store, STORE_ALL_CLASSES);
-    wait_idle(&f);
-    ok(stats_of(&f).crawler_reclaimed == 70 && stats_of(&f).crawler_items_checked == 120,
+        put(f->local, "k", i, 300, 0);
+    store_set_crawler_tocrawl(f->store, 70);
+    store_crawl(f->store, STORE_ALL_CLASSES);
+    wait_idle(f);
+    ok(stats_of(f).crawler_reclaimed == 70 && stats_of(f).crawler_items_checked == 120,
        "a crawl checks at most tocrawl items of a class");
     for (unsigned int i = 0; i < 30; i++) {
-        store_crawl(f.store, 1ull << 1);
-        wait_idle(&f);
+        store_crawl(f->store, 1ull << 1);
+        wait_idle(f);
     }
-    ok(number_of(&f, 1) == 0, "the next crawl continues where the last one ended");
-    close_all(&f);
+    ok(number_of(f, 1) == 0, "the next crawl continues where the last one ended");
 }
 
-static void test_large(void)
+static void test_large(struct fixture *f)
 {
-    struct fixture f;
     unsigned int largest;
 
-    open_default(&f);
-    largest = f.store->slabs.largest;
+    largest = f->store->slabs.largest;
     for (unsigned int i = 0; i < 10; i++) {
         struct slice key = fixture_slice(i % 2 ? "small" : "chunked");
         char *value = calloc(1, 900000);
 
-        fixture_store(f.local, STORE_SET, key, (struct slice){value, i % 2 ? 10 : 900000}, OVER, 0,
+        fixture_store(f->local, STORE_SET, key, (struct slice){value, i % 2 ? 10 : 900000}, OVER, 0,
                       EARLIER, NULL);
         free(value);
     }
-    store_crawl(f.store, 1ull << largest);
-    wait_idle(&f);
-    ok(stats_of(&f).curr_items == 1 && number_of(&f, largest) == 0,
+    store_crawl(f->store, 1ull << largest);
+    wait_idle(f);
+    ok(stats_of(f).curr_items == 1 && number_of(f, largest) == 0,
        "an item in chunks belongs to the largest class");
-    close_all(&f);
 }
 
 static void test_answers(void)
@@ -262,48 +250,43 @@ static bool once_each(const struct viewer *viewer, unsigned int n)
     return true;
 }
 
-static void test_views(void)
+static void test_views(struct fixture *f)
 {
     struct viewer *viewer = viewer_new('k');
-    struct fixture f;
 
-    open_default(&f);
     for (unsigned int i = 0; i < MANY; i++)
-        put(f.local, "k", i, i % 10 ? 10 : 300, 0);
+        put(f->local, "k", i, i % 10 ? 10 : 300, 0);
     for (unsigned int i = 0; i < 1000; i++)
-        put(f.local, "dead", i, 10, OVER);
-    ok(show(&f, STORE_ALL_CLASSES, viewer) == STORE_CRAWL_STARTED, "a view starts");
+        put(f->local, "dead", i, 10, OVER);
+    ok(show(f, STORE_ALL_CLASSES, viewer) == STORE_CRAWL_STARTED, "a view starts");
     wait_end(viewer);
     ok(viewer->ended == 1 && viewer->nshown == MANY && once_each(viewer, MANY),
        "a viewer gets each live item once");
     free(viewer);
     viewer = viewer_new('k');
-    show(&f, 1ull << 1, viewer);
+    show(f, 1ull << 1, viewer);
     wait_end(viewer);
     ok(viewer->nshown == MANY - MANY / 10 && viewer->last.clsid == 1,
        "a viewer of one class gets that class's items");
-    ok(stats_of(&f).curr_items == MANY + 1000 && stats_of(&f).crawler_reclaimed == 0,
+    ok(stats_of(f).curr_items == MANY + 1000 && stats_of(f).crawler_reclaimed == 0,
        "a view frees nothing");
     free(viewer);
     viewer = viewer_new('k');
     viewer->enough = true;
-    show(&f, STORE_ALL_CLASSES, viewer);
+    show(f, STORE_ALL_CLASSES, viewer);
     wait_end(viewer);
     ok(viewer->nshown == 1 && viewer->ended == 2, "a viewer that has enough gets no more items");
     free(viewer);
-    close_all(&f);
 }
 
-static void test_record(void)
+static void test_record(struct fixture *f)
 {
     struct viewer *viewer = viewer_new('k');
-    struct fixture f;
     uint64_t cas = 0;
 
-    open_default(&f);
-    fixture_store(f.local, STORE_SET, fixture_slice("thekey"), fixture_slice("value"), 5 * LATER, 0,
-                  EARLIER, &cas);
-    show(&f, STORE_ALL_CLASSES, viewer);
+    fixture_store(f->local, STORE_SET, fixture_slice("thekey"), fixture_slice("value"), 5 * LATER,
+                  0, EARLIER, &cas);
+    show(f, STORE_ALL_CLASSES, viewer);
     wait_end(viewer);
     ok(strcmp(viewer->key, "thekey") == 0 && viewer->last.key.len == 6, "the record has the key");
     ok(viewer->last.exptime == 5 * LATER && viewer->last.last_use == EARLIER,
@@ -313,22 +296,21 @@ static void test_record(void)
     ok(viewer->last.size == MC_ITEM_HEADER + 6 + 6 + 5 + 2 && !viewer->last.fetched,
        "the record has the size");
     viewer->ended = 0;
-    fixture_has(&f, "thekey", "value", EARLIER + 1);
-    show(&f, STORE_ALL_CLASSES, viewer);
+    fixture_has(f, "thekey", "value", EARLIER + 1);
+    show(f, STORE_ALL_CLASSES, viewer);
     wait_end(viewer);
     ok(viewer->last.fetched && viewer->last.last_use == EARLIER + 1,
        "the record says that the item was read");
     viewer->ended = 0;
-    fixture_set(&f, "thekey", "other", EARLIER);
-    f.store->table.buckets[0].accessed = 0;
-    for (uint32_t i = 0; i < table_nbuckets(&f.store->table); i++)
-        f.store->table.buckets[i].accessed = f.store->table.buckets[i].tags ? 0xff : 0;
-    show(&f, STORE_ALL_CLASSES, viewer);
+    fixture_set(f, "thekey", "other", EARLIER);
+    f->store->table.buckets[0].accessed = 0;
+    for (uint32_t i = 0; i < table_nbuckets(&f->store->table); i++)
+        f->store->table.buckets[i].accessed = f->store->table.buckets[i].tags ? 0xff : 0;
+    show(f, STORE_ALL_CLASSES, viewer);
     wait_end(viewer);
     ok(viewer->last.fetched && viewer->last.last_use >= LATER,
        "the record says that the kernel read the item");
     free(viewer);
-    close_all(&f);
 }
 
 static void test_long_chains(void)
@@ -363,21 +345,19 @@ static void test_long_chains(void)
     close_all(&f);
 }
 
-static void test_slow_viewers(void)
+static void test_slow_viewers(struct fixture *f)
 {
     struct viewer *viewer = viewer_new('k'), *second = viewer_new('k');
-    struct fixture f;
 
-    open_default(&f);
     for (unsigned int i = 0; i < MANY; i++)
-        put(f.local, "k", i, 10, i % 2 ? OVER : 0);
+        put(f->local, "k", i, 10, i % 2 ? OVER : 0);
     viewer->hold = true;
-    show(&f, STORE_ALL_CLASSES, viewer);
-    ok(show(&f, STORE_ALL_CLASSES, second) == STORE_CRAWL_BUSY && !second->ended,
+    show(f, STORE_ALL_CLASSES, viewer);
+    ok(show(f, STORE_ALL_CLASSES, second) == STORE_CRAWL_BUSY && !second->ended,
        "a second viewer is refused while one is served");
-    ok(store_crawl(f.store, STORE_ALL_CLASSES) == STORE_CRAWL_STARTED,
+    ok(store_crawl(f->store, STORE_ALL_CLASSES) == STORE_CRAWL_STARTED,
        "a crawl starts while a viewer accepts nothing");
-    while (stats_of(&f).curr_items > MANY / 2)
+    while (stats_of(f).curr_items > MANY / 2)
         sched_yield();
     ok(viewer->nshown == 0, "a crawl ends while a viewer accepts nothing");
     viewer->refuse = 3;
@@ -387,25 +367,24 @@ static void test_slow_viewers(void)
        "a viewer that accepts items again gets all of them");
     viewer->hold = true;
     viewer->ended = 0;
-    show(&f, STORE_ALL_CLASSES, viewer);
-    store_crawler_stop(f.store);
+    show(f, STORE_ALL_CLASSES, viewer);
+    store_crawler_stop(f->store);
     ok(viewer->ended == 2, "a stop of the crawler ends the view as incomplete");
-    store_crawler_start(f.store);
-    show(&f, STORE_ALL_CLASSES, second);
+    store_crawler_start(f->store);
+    show(f, STORE_ALL_CLASSES, second);
     wait_end(second);
     ok(second->ended == 1, "the next viewer gets all items");
-    f.store->crawler.patience_ms = 1;
+    f->store->crawler.patience_ms = 1;
     viewer->ended = 0;
-    show(&f, STORE_ALL_CLASSES, viewer);
+    show(f, STORE_ALL_CLASSES, viewer);
     wait_end(viewer);
     ok(viewer->ended == 2, "a viewer that accepts nothing for too long is ended");
     second->ended = second->nshown = 0;
-    show(&f, STORE_ALL_CLASSES, second);
+    show(f, STORE_ALL_CLASSES, second);
     wait_end(second);
     ok(second->ended == 1 && second->nshown == MANY / 2, "the viewer after it gets all items");
     free(viewer);
     free(second);
-    close_all(&f);
 }
 
 /* --- beside other threads ---------------------------------------------------- */
@@ -544,14 +523,13 @@ static void test_beside_evictions(void)
     struct store_config config;
     struct fixture f;
     uint64_t nlisted = 0;
-    unsigned int n;
 
     fixture_defaults(&config);
     config.memory_limit = 8ull << 20;
     config.track_sizes = true;
     open_with(&f, &config);
     store_maintainer_start(f.store);
-    for (n = 0; stats_of(&f).evictions < 20000; n++) {
+    for (unsigned int n = 0; stats_of(&f).evictions < 20000; n++) {
         for (unsigned int i = 0; i < 500; i++)
             put(f.local, "e", (n * 500 + i) % KEYS, 100 + i % 3 * 300, i % 2 ? OVER : 0);
         store_crawl(f.store, STORE_ALL_CLASSES);
@@ -603,16 +581,25 @@ static void test_maintainer(void)
     fixture_close(&f);
 }
 
+static void in_store(void (*test)(struct fixture *f))
+{
+    struct fixture f;
+
+    open_default(&f);
+    test(&f);
+    close_all(&f);
+}
+
 int main(void)
 {
-    test_frees();
-    test_tocrawl();
-    test_large();
+    in_store(test_frees);
+    in_store(test_tocrawl);
+    in_store(test_large);
     test_answers();
-    test_views();
-    test_record();
+    in_store(test_views);
+    in_store(test_record);
     test_long_chains();
-    test_slow_viewers();
+    in_store(test_slow_viewers);
     test_beside_writers();
     test_beside_evictions();
     test_maintainer();

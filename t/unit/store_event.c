@@ -85,25 +85,19 @@ static void test_ages(void)
     fixture_close(&f);
 }
 
-static void test_absence(void)
+static void test_absence(struct fixture *f)
 {
-    struct store_config config;
-    struct fixture f;
-
-    fixture_defaults(&config);
-    fixture_open(&f, &config);
-    ok(fixture_has(&f, "k", NULL, 100) && store_absence(f.local) == STORE_ABSENT,
+    ok(fixture_has(f, "k", NULL, 100) && store_absence(f->local) == STORE_ABSENT,
        "a key that was never stored is absent");
-    fixture_store(f.local, STORE_SET, SLICE("k"), SLICE("v"), 150, 0, 100, NULL);
-    ok(fixture_has(&f, "k", NULL, 200) && store_absence(f.local) == STORE_EXPIRED,
+    fixture_store(f->local, STORE_SET, SLICE("k"), SLICE("v"), 150, 0, 100, NULL);
+    ok(fixture_has(f, "k", NULL, 200) && store_absence(f->local) == STORE_EXPIRED,
        "an expired key is distinguished from an absent one");
-    ok(fixture_has(&f, "k", NULL, 200) && store_absence(f.local) == STORE_ABSENT,
+    ok(fixture_has(f, "k", NULL, 200) && store_absence(f->local) == STORE_ABSENT,
        "the second get of an expired key finds it absent");
-    fixture_set(&f, "k", "v", 200);
-    store_flush(f.local, 201, 201);
-    ok(fixture_has(&f, "k", NULL, 202) && store_absence(f.local) == STORE_FLUSHED,
+    fixture_set(f, "k", "v", 200);
+    store_flush(f->local, 201, 201);
+    ok(fixture_has(f, "k", NULL, 202) && store_absence(f->local) == STORE_FLUSHED,
        "a flushed key is distinguished from an absent one");
-    fixture_close(&f);
 }
 
 int main(void)
@@ -111,6 +105,6 @@ int main(void)
     test_evictions(STORE_EVENT_ITEM | STORE_EVENT_SYSTEM);
     test_evictions(STORE_EVENT_SYSTEM);
     test_ages();
-    test_absence();
+    with_fixture(test_absence);
     return done();
 }

@@ -71,6 +71,18 @@ __attribute__((unused)) static void fixture_close(struct fixture *f)
     anonymous_free(f->provider);
 }
 
+/* Runs a test with a store of its own, with the defaults. */
+__attribute__((unused)) static void with_fixture(void (*test)(struct fixture *f))
+{
+    struct store_config config;
+    struct fixture f;
+
+    fixture_defaults(&config);
+    fixture_open(&f, &config);
+    test(&f);
+    fixture_close(&f);
+}
+
 __attribute__((unused)) static struct slice fixture_slice(const char *text)
 {
     return (struct slice){text, strlen(text)};

@@ -79,34 +79,29 @@ static unsigned int class_in_use(struct fixture *f, const char *key, size_t n)
     return clsid;
 }
 
-static void test_sizes(void)
+static void test_sizes(struct fixture *f)
 {
-    struct store_config config;
-    struct fixture f;
     bool fine = true;
 
-    fixture_defaults(&config);
-    fixture_open(&f, &config);
     for (size_t n = 0; n < 2000; n++)
-        fine &= round_trip(&f, n);
+        fine &= round_trip(f, n);
     ok(fine, "values of 0 to 3,000 bytes are stored and returned");
     for (size_t n = 524200; n < 524300; n++)
-        fine &= round_trip(&f, n);
+        fine &= round_trip(f, n);
     ok(fine, "values around the largest chunk are stored and returned");
     for (size_t n = 1048400; n < 1048520; n += 3)
-        fine &= round_trip(&f, n);
+        fine &= round_trip(f, n);
     ok(fine, "values around two of the largest chunks are stored and returned");
-    ok(class_in_use(&f, "0123456789abcdef", 32) == 40, "16 and 32 bytes go to the class of 96");
-    ok(class_in_use(&f, "0123456789abcdef", 20) == 1, "16 and 20 bytes go to that of 88");
-    ok(class_in_use(&f, "foo1", 20000) == 25 && class_in_use(&f, "foo1", 66560) == 31 &&
-           class_in_use(&f, "foo1", 70000) == 31 && class_in_use(&f, "foo1", 600000) == 39,
+    ok(class_in_use(f, "0123456789abcdef", 32) == 40, "16 and 32 bytes go to the class of 96");
+    ok(class_in_use(f, "0123456789abcdef", 20) == 1, "16 and 20 bytes go to that of 88");
+    ok(class_in_use(f, "foo1", 20000) == 25 && class_in_use(f, "foo1", 66560) == 31 &&
+           class_in_use(f, "foo1", 70000) == 31 && class_in_use(f, "foo1", 600000) == 39,
        "known sizes go to memcached's classes");
-    ok(put(&f, STORE_SET, "k", "", 1 << 20) == STORE_TOO_LARGE, "a value of -I bytes is too large");
-    store_delete(f.local, SLICE("k"), 0, NOW);
-    store_delete(f.local, SLICE("foo1"), 0, NOW);
-    store_delete(f.local, SLICE("0123456789abcdef"), 0, NOW);
-    ok(used_chunks(&f) == 0, "all chunks are free afterwards");
-    fixture_close(&f);
+    ok(put(f, STORE_SET, "k", "", 1 << 20) == STORE_TOO_LARGE, "a value of -I bytes is too large");
+    store_delete(f->local, SLICE("k"), 0, NOW);
+    store_delete(f->local, SLICE("foo1"), 0, NOW);
+    store_delete(f->local, SLICE("0123456789abcdef"), 0, NOW);
+    ok(used_chunks(f) == 0, "all chunks are free afterwards");
 }
 
 /* Whether a copy is a slow one: its destination is a few bytes behind its source, modulo a page. */
@@ -118,20 +113,16 @@ static bool is_slow(size_t to, size_t from)
 }
 
 /* From a request at the start of a page to the item, and from the item to a reply at such a one. */
-static void test_copies(void)
+static void test_copies(struct fixture *f)
 {
     enum { LINE_LEAST = 17, LINE_MOST = 300, LARGE = 1000000 };
-    struct store_config config;
-    struct fixture f;
     enum store_result result;
     struct mc_item *item;
     unsigned int slow = 0, npieces = 0;
 
-    fixture_defaults(&config);
-    fixture_open(&f, &config);
-    item = store_reserve(f.local, SLICE("k"), 0, 0, LARGE, NOW, &result);
+    item = store_reserve(f->local, SLICE("k"), 0, 0, LARGE, NOW, &result);
     for (size_t at = 0; item && at < LARGE; npieces++) {
-        struct slice piece = item_at(f.local, item, at);
+        struct slice piece = item_at(f->local, item, at);
 
         for (size_t line = LINE_LEAST; line <= LINE_MOST; line++)
             slow += is_slow((size_t)piece.ptr, line + at) + is_slow(line + at, (size_t)piece.ptr);
@@ -140,39 +131,33 @@ static void test_copies(void)
     ok(npieces == 2 && slow == 0, "a large value is nowhere that Linux's copies are slow (%u)",
        slow);
     if (item)
-        store_discard(f.local, item);
-    fixture_close(&f);
+        store_discard(f->local, item);
 }
 
-static void test_joins(void)
+static void test_joins(struct fixture *f)
 {
-    struct store_config config;
-    struct fixture f;
     char *all = pattern(900000, 3);
     size_t n = 100;
     bool fine;
 
-    fixture_defaults(&config);
-    fixture_open(&f, &config);
-    fine = put(&f, STORE_SET, "j", all, n) == STORE_DONE;
+    fine = put(f, STORE_SET, "j", all, n) == STORE_DONE;
     for (size_t step = 1000; n + step < 900000; step += 7777) {
-        fine &= put(&f, STORE_APPEND, "j", all + n, step) == STORE_DONE;
+        fine &= put(f, STORE_APPEND, "j", all + n, step) == STORE_DONE;
         n += step;
     }
-    fine &= put(&f, STORE_APPEND, "j", all + n, 900000 - n) == STORE_DONE;
-    ok(fine && fixture_has(&f, "j", all, NOW), "append extends a value over many chunks");
-    put(&f, STORE_SET, "j", all + 600000, 300000);
-    put(&f, STORE_PREPEND, "j", all, 600000);
-    ok(fixture_has(&f, "j", all, NOW), "prepend extends a value over many chunks");
-    ok(put(&f, STORE_APPEND, "j", all, 200000) == STORE_TOO_LARGE && fixture_has(&f, "j", all, NOW),
+    fine &= put(f, STORE_APPEND, "j", all + n, 900000 - n) == STORE_DONE;
+    ok(fine && fixture_has(f, "j", all, NOW), "append extends a value over many chunks");
+    put(f, STORE_SET, "j", all + 600000, 300000);
+    put(f, STORE_PREPEND, "j", all, 600000);
+    ok(fixture_has(f, "j", all, NOW), "prepend extends a value over many chunks");
+    ok(put(f, STORE_APPEND, "j", all, 200000) == STORE_TOO_LARGE && fixture_has(f, "j", all, NOW),
        "an append beyond -I keeps the value");
-    ok(store_arith(f.local, SLICE("j"), &(struct store_delta){.delta = 1}, NOW, &(uint64_t){0},
+    ok(store_arith(f->local, SLICE("j"), &(struct store_delta){.delta = 1}, NOW, &(uint64_t){0},
                    NULL) == STORE_NON_NUMERIC,
        "a chunked value is not a number");
-    store_delete(f.local, SLICE("j"), 0, NOW);
-    ok(used_chunks(&f) == 0, "all chunks are free afterwards");
+    store_delete(f->local, SLICE("j"), 0, NOW);
+    ok(used_chunks(f) == 0, "all chunks are free afterwards");
     free(all);
-    fixture_close(&f);
 }
 
 static void test_small_chunks(uint32_t chunk_max, uint32_t item_max)
@@ -263,9 +248,9 @@ static void test_pressure(void)
 
 int main(void)
 {
-    test_sizes();
-    test_copies();
-    test_joins();
+    with_fixture(test_sizes);
+    with_fixture(test_copies);
+    with_fixture(test_joins);
     test_small_chunks(16384, 1 << 20);
     test_small_chunks(16384, 100 << 20);
     test_small_chunks(1024, 100 << 20);

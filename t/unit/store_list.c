@@ -106,12 +106,11 @@ static void test_large(struct fixture *f)
     static char value[600000];
     struct slice left;
     struct store_listed item = {0};
-    unsigned int clsid;
 
     memset(value, 'v', sizeof(value));
     fixture_store(f->local, STORE_SET, SLICE("large"), (struct slice){value, sizeof(value)}, 0, 0,
                   500, NULL);
-    for (clsid = store_nclasses(f->store); clsid > 1; clsid--) {
+    for (unsigned int clsid = store_nclasses(f->store); clsid > 1; clsid--) {
         left = (struct slice){records, store_list(f->store, clsid, 0, 500, records, 1024)};
         if (store_list_next(&left, &item))
             break;
@@ -162,26 +161,22 @@ static bool is_written(const struct store_listed *item)
            (item->exptime == 0 || item->exptime == 700);
 }
 
-static void test_writers(void)
+static void test_writers(struct fixture *f)
 {
-    struct store_config config;
     struct store_listed item;
     struct writer writers[2];
     pthread_t threads[2];
-    struct fixture f;
     unsigned int wrong = 0;
     uint64_t seen = 0;
     bool stop = false;
 
-    fixture_defaults(&config);
-    fixture_open(&f, &config);
-    store_maintainer_start(f.store);
+    store_maintainer_start(f->store);
     for (int i = 0; i < 2; i++) {
-        writers[i] = (struct writer){f.store, i, &stop};
+        writers[i] = (struct writer){f->store, i, &stop};
         pthread_create(&threads[i], NULL, write_on, &writers[i]);
     }
     for (int round = 0; round < 2000 || seen == 0; round++) {
-        struct slice left = {records, store_list(f.store, 1, 0, 600, records, sizeof(records))};
+        struct slice left = {records, store_list(f->store, 1, 0, 600, records, sizeof(records))};
 
         for (; store_list_next(&left, &item); seen++)
             wrong += !is_written(&item);
@@ -189,9 +184,8 @@ static void test_writers(void)
     __atomic_store_n(&stop, true, __ATOMIC_RELAXED);
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
-    store_maintainer_stop(f.store);
+    store_maintainer_stop(f->store);
     ok(wrong == 0, "beside writers every record is of an item");
-    fixture_close(&f);
 }
 
 int main(void)
@@ -207,6 +201,6 @@ int main(void)
     test_lru_segments(&f);
     test_large(&f);
     fixture_close(&f);
-    test_writers();
+    with_fixture(test_writers);
     return done();
 }

@@ -119,62 +119,52 @@ static void open_s3_fifo(struct fixture *f, struct store_config *config)
     fixture_open(f, config);
 }
 
-static void test_s3_fifo(void)
+static void test_s3_fifo(struct fixture *f)
 {
-    struct store_config config;
-    struct fixture f;
-
-    open_s3_fifo(&f, &config);
-    put_sized(&f, "read", 0, BIG, 0, NOW);
-    is_there(&f, "read", 0, NOW);
+    put_sized(f, "read", 0, BIG, 0, NOW);
+    is_there(f, "read", 0, NOW);
     for (unsigned int i = 0; i < 500; i++)
-        put_sized(&f, "new", i, BIG, 0, NOW);
-    ok(in_segment(&f, LRU_COLD) == 1 && in_segment(&f, LRU_HOT) == 23 &&
-           is_there(&f, "read", 0, NOW),
+        put_sized(f, "new", i, BIG, 0, NOW);
+    ok(in_segment(f, LRU_COLD) == 1 && in_segment(f, LRU_HOT) == 23 && is_there(f, "read", 0, NOW),
        "S3-FIFO: an item that was read once outlives 500 others, in cold");
-    put_sized(&f, "never", 0, BIG, 0, NOW);
-    ok(in_segment(&f, LRU_COLD) == 1, "a new one begins in hot");
-    put_sized(&f, "new", 476, BIG, 0, NOW);
-    ok(in_segment(&f, LRU_COLD) == 2, "one that comes back soon after its eviction in cold");
-    put_sized(&f, "new", 476, BIG, 0, NOW);
-    put_sized(&f, "never", 0, BIG, 0, NOW);
-    ok(in_segment(&f, LRU_COLD) == 2, "a new value stays in the segment of the old one");
-    store_set_lru_segmented(f.store, false);
-    maintainer_round(f.store, NOW);
+    put_sized(f, "never", 0, BIG, 0, NOW);
+    ok(in_segment(f, LRU_COLD) == 1, "a new one begins in hot");
+    put_sized(f, "new", 476, BIG, 0, NOW);
+    ok(in_segment(f, LRU_COLD) == 2, "one that comes back soon after its eviction in cold");
+    put_sized(f, "new", 476, BIG, 0, NOW);
+    put_sized(f, "never", 0, BIG, 0, NOW);
+    ok(in_segment(f, LRU_COLD) == 2, "a new value stays in the segment of the old one");
+    store_set_lru_segmented(f->store, false);
+    maintainer_round(f->store, NOW);
     for (unsigned int i = 0; i < 500; i++)
-        put_sized(&f, "flat", i, BIG, 0, NOW);
-    ok(in_segment(&f, LRU_HOT) == 0 && !is_there(&f, "new", 476, NOW),
+        put_sized(f, "flat", i, BIG, 0, NOW);
+    ok(in_segment(f, LRU_HOT) == 0 && !is_there(f, "new", 476, NOW),
        "the flat mode goes before it");
-    fixture_close(&f);
 }
 
 /* Most of the memory is full of what was read; then other items are read. */
-static void test_s3_fifo_main_queue(void)
+static void test_s3_fifo_main_queue(struct fixture *f)
 {
-    struct store_config config;
-    struct fixture f;
     unsigned int kept = 0, old = 0;
 
-    open_s3_fifo(&f, &config);
     for (unsigned int i = 0; i < 40; i++) {
-        put_sized(&f, "a", i, BIG, 0, NOW);
-        is_there(&f, "a", i, NOW);
+        put_sized(f, "a", i, BIG, 0, NOW);
+        is_there(f, "a", i, NOW);
     }
     for (unsigned int i = 30; i < 36; i++)
-        is_there(&f, "a", i, NOW);
+        is_there(f, "a", i, NOW);
     for (unsigned int i = 0; i < 40; i++) {
-        put_sized(&f, "b", i, BIG, 0, NOW);
-        is_there(&f, "b", i, NOW);
+        put_sized(f, "b", i, BIG, 0, NOW);
+        is_there(f, "b", i, NOW);
         for (unsigned int j = 30; i % 4 == 0 && j < 36; j++)
-            is_there(&f, "a", j, NOW);
+            is_there(f, "a", j, NOW);
     }
     for (unsigned int i = 0; i < 40; i++)
-        *(i >= 30 && i < 36 ? &kept : &old) += is_there(&f, "a", i, NOW);
+        *(i >= 30 && i < 36 ? &kept : &old) += is_there(f, "a", i, NOW);
     ok(kept == 6 && old == 0, "in cold, what is read again stays and the rest leaves in turn");
-    ok(in_segment(&f, LRU_WARM) == 0, "warm is not used");
-    maintainer_round(f.store, NOW);
-    ok(stats_of(&f).curr_items == 24, "the maintainer evicts nothing");
-    fixture_close(&f);
+    ok(in_segment(f, LRU_WARM) == 0, "warm is not used");
+    maintainer_round(f->store, NOW);
+    ok(stats_of(f).curr_items == 24, "the maintainer evicts nothing");
 }
 
 /* Marks the key's slot as the kernel does. */
@@ -190,40 +180,29 @@ static void kernel_mark(struct fixture *f, struct slice key)
     lock_release(stripe, LOCK_STRIPE);
 }
 
-static void test_kernel_marks_s3_fifo(void)
+static void test_kernel_marks_s3_fifo(struct fixture *f)
 {
-    struct store_config config;
-    struct fixture f;
-
-    open_s3_fifo(&f, &config);
-    put_sized(&f, "kernel", 0, BIG, 0, NOW);
-    kernel_mark(&f, SLICE("kernel-0"));
+    put_sized(f, "kernel", 0, BIG, 0, NOW);
+    kernel_mark(f, SLICE("kernel-0"));
     for (unsigned int i = 0; i < 500; i++)
-        put_sized(&f, "new", i, BIG, 0, NOW);
-    ok(in_segment(&f, LRU_COLD) == 1 && is_there(&f, "kernel", 0, NOW),
+        put_sized(f, "new", i, BIG, 0, NOW);
+    ok(in_segment(f, LRU_COLD) == 1 && is_there(f, "kernel", 0, NOW),
        "S3-FIFO: an item that the kernel has served once goes to cold");
-    fixture_close(&f);
 }
 
-static void test_kernel_marks(void)
+static void test_kernel_marks(struct fixture *f)
 {
-    struct store_config config;
-    struct fixture f;
-
-    open_small(&f, &config, 2);
-    put_sized(&f, "kernel", 0, BIG, 0, NOW);
+    put_sized(f, "kernel", 0, BIG, 0, NOW);
     for (unsigned int i = 0; i < 500; i++) {
-        kernel_mark(&f, SLICE("kernel-0"));
-        put_sized(&f, "new", i, BIG, 0, NOW);
+        kernel_mark(f, SLICE("kernel-0"));
+        put_sized(f, "new", i, BIG, 0, NOW);
     }
-    ok(is_there(&f, "kernel", 0, NOW), "an item that only the kernel serves is not evicted");
+    ok(is_there(f, "kernel", 0, NOW), "an item that only the kernel serves is not evicted");
     for (unsigned int i = 0; i < 500; i++) {
-        put_sized(&f, "new", i, BIG, 0, NOW + i);
-        maintainer_round(f.store, NOW + i);
+        put_sized(f, "new", i, BIG, 0, NOW + i);
+        maintainer_round(f->store, NOW + i);
     }
-    ok(!is_there(&f, "kernel", 0, NOW + 500),
-       "an item that the kernel no longer serves is evicted");
-    fixture_close(&f);
+    ok(!is_there(f, "kernel", 0, NOW + 500), "an item that the kernel no longer serves is evicted");
 }
 
 /* Whether an item that was read so often is there when the first item is evicted. */
@@ -262,82 +241,70 @@ static void test_reads_count_the_same(void)
 }
 
 /* More is stored between two rounds than a round moves from one LRU segment. */
-static void test_warm_beside_a_flood(void)
+static void test_warm_beside_a_flood(struct fixture *f)
 {
-    struct store_config config;
-    struct fixture f;
     unsigned int stored = 0, clsid;
     const struct lru *lru;
     struct mc_item *item;
     rel_time now;
 
-    open_small(&f, &config, 2);
-    put_sized(&f, "read", 0, FEW, 0, NOW);
-    is_there(&f, "read", 0, NOW);
-    item = store_get(f.local, SLICE("read-0"), NOW);
+    put_sized(f, "read", 0, FEW, 0, NOW);
+    is_there(f, "read", 0, NOW);
+    item = store_get(f->local, SLICE("read-0"), NOW);
     clsid = lru_class_of(item);
-    store_put(f.local, item);
-    lru = &f.store->lrus[clsid];
-    for (now = NOW; stats_of(&f).evictions == 0; now++) {
+    store_put(f->local, item);
+    lru = &f->store->lrus[clsid];
+    for (now = NOW; stats_of(f).evictions == 0; now++) {
         for (unsigned int i = 0; i < FLOOD; i++)
-            put_sized(&f, "new", stored++, FEW, 0, now);
-        maintainer_round(f.store, now);
+            put_sized(f, "new", stored++, FEW, 0, now);
+        maintainer_round(f->store, now);
     }
     ok(lru->lists[LRU_WARM].nitems == 1, "an item that was read is in warm when memory is full");
     for (rel_time end = now + ROUNDS; now < end; now++) {
         for (unsigned int i = 0; i < FLOOD; i++)
-            put_sized(&f, "new", stored++, FEW, 0, now);
-        maintainer_round(f.store, now);
+            put_sized(f, "new", stored++, FEW, 0, now);
+        maintainer_round(f->store, now);
     }
     ok(lru->lists[LRU_WARM].nitems == 0 && lru->lists[LRU_HOT].nitems > 0 &&
-           !is_there(&f, "read", 0, now),
+           !is_there(f, "read", 0, now),
        "it is evicted, while hot has more than a round moves");
-    fixture_close(&f);
 }
 
-static void test_held_items(void)
+static void test_held_items(struct fixture *f)
 {
-    struct store_config config;
-    struct fixture f;
     struct mc_item *held;
 
-    open_small(&f, &config, 1);
-    put_sized(&f, "held", 0, BIG, 0, NOW);
-    held = store_get(f.local, SLICE("held-0"), NOW);
+    put_sized(f, "held", 0, BIG, 0, NOW);
+    held = store_get(f->local, SLICE("held-0"), NOW);
     for (unsigned int i = 0; i < 100; i++)
-        put_sized(&f, "new", i, BIG, 0, NOW);
-    ok(stats_of(&f).curr_items == 12 && item_at(f.local, held, 0).ptr[BIG - 1] == 'x' &&
-           is_there(&f, "held", 0, NOW),
+        put_sized(f, "new", i, BIG, 0, NOW);
+    ok(stats_of(f).curr_items == 12 && item_at(f->local, held, 0).ptr[BIG - 1] == 'x' &&
+           is_there(f, "held", 0, NOW),
        "a held item is skipped, and does not stop eviction");
-    store_put(f.local, held);
-    fixture_close(&f);
+    store_put(f->local, held);
 }
 
-static void test_all_held(void)
+static void test_all_held(struct fixture *f)
 {
-    struct store_config config;
-    struct fixture f;
     struct mc_item *held[12];
     enum store_result result = STORE_DONE;
     bool all = true;
 
-    open_small(&f, &config, 1);
     for (unsigned int i = 0; i < 12; i++) {
         char name[32];
 
-        put_sized(&f, "h", i, BIG, 0, NOW);
-        held[i] = store_get(f.local, (struct slice){name, (size_t)sprintf(name, "h-%u", i)}, NOW);
+        put_sized(f, "h", i, BIG, 0, NOW);
+        held[i] = store_get(f->local, (struct slice){name, (size_t)sprintf(name, "h-%u", i)}, NOW);
     }
-    result = put_sized(&f, "new", 0, BIG, 0, NOW);
-    ok(result == STORE_NO_MEMORY && class_of(&f, 31, NOW).outofmemory == 1,
+    result = put_sized(f, "new", 0, BIG, 0, NOW);
+    ok(result == STORE_NO_MEMORY && class_of(f, 31, NOW).outofmemory == 1,
        "with all items held a set is refused");
     for (unsigned int i = 0; i < 12; i++) {
-        all &= is_there(&f, "h", i, NOW);
-        store_put(f.local, held[i]);
+        all &= is_there(f, "h", i, NOW);
+        store_put(f->local, held[i]);
     }
-    ok(all && put_sized(&f, "new", 0, BIG, 0, NOW) == STORE_DONE,
+    ok(all && put_sized(f, "new", 0, BIG, 0, NOW) == STORE_DONE,
        "a set succeeds when the items are released");
-    fixture_close(&f);
 }
 
 static void test_no_evictions(void)
@@ -388,23 +355,19 @@ static void test_tiny_limits(void)
     ok(fine, "with limits of 1 to 4 megabytes each class can store");
 }
 
-static void test_append_in_full_memory(void)
+static void test_append_in_full_memory(struct fixture *f)
 {
-    struct store_config config;
-    struct fixture f;
     bool fine = true;
 
-    open_small(&f, &config, 1);
-    fixture_set(&f, "log", "", NOW);
+    fixture_set(f, "log", "", NOW);
     for (unsigned int i = 0; i < 9000; i++) {
-        put_sized(&f, "fill", i, 40, 0, NOW);
+        put_sized(f, "fill", i, 40, 0, NOW);
         if (i % 1000 == 0)
-            fine &= fixture_store(f.local, STORE_APPEND, SLICE("log"), SLICE("x"), 0, 0, NOW,
+            fine &= fixture_store(f->local, STORE_APPEND, SLICE("log"), SLICE("x"), 0, 0, NOW,
                                   NULL) == STORE_DONE;
-        is_there(&f, "fill", i, NOW);
+        is_there(f, "fill", i, NOW);
     }
     ok(fine, "append finds memory when all is in use");
-    fixture_close(&f);
 }
 
 static void test_temporary(void)
@@ -433,61 +396,53 @@ static void test_temporary(void)
     fixture_close(&f);
 }
 
-static void test_maintainer_balances(void)
+static void test_maintainer_balances(struct fixture *f)
 {
-    struct store_config config;
-    struct fixture f;
     struct store_class_stats stats;
 
-    open_small(&f, &config, 4);
     for (unsigned int i = 10; i < 50; i++) {
-        put_sized(&f, "b", i, BIG, 0, NOW);
+        put_sized(f, "b", i, BIG, 0, NOW);
         if (i % 4 == 0) {
-            is_there(&f, "b", i, NOW);
-            is_there(&f, "b", i, NOW);
+            is_there(f, "b", i, NOW);
+            is_there(f, "b", i, NOW);
         }
     }
-    ok(class_of(&f, 31, NOW).number_hot == 40, "new items are hot");
-    maintainer_round(f.store, NOW);
-    stats = class_of(&f, 31, NOW);
+    ok(class_of(f, 31, NOW).number_hot == 40, "new items are hot");
+    maintainer_round(f->store, NOW);
+    stats = class_of(f, 31, NOW);
     ok(stats.number_hot == 8, "the maintainer leaves a fifth of them hot");
     ok(stats.number_warm == 8 && stats.number_cold == 24,
        "items that were read again become warm, the others cold");
     ok(stats.moves_to_warm == 8 && stats.moves_to_cold == 24, "moves between segments are counted");
-    is_there(&f, "b", 10, NOW);
-    is_there(&f, "b", 10, NOW);
-    maintainer_round(f.store, NOW);
-    ok(class_of(&f, 31, NOW).number_warm == 9,
+    is_there(f, "b", 10, NOW);
+    is_there(f, "b", 10, NOW);
+    maintainer_round(f->store, NOW);
+    ok(class_of(f, 31, NOW).number_warm == 9,
        "a cold item that is read again becomes warm at the tail");
-    ok(class_of(&f, 31, NOW).hits_to_cold == 2, "hits are counted by LRU segment");
-    maintainer_round(f.store, NOW + 100);
-    put_sized(&f, "late", 0, BIG, 0, NOW + 100);
-    maintainer_round(f.store, NOW + 130);
-    ok(class_of(&f, 31, NOW + 130).number_hot == 0,
+    ok(class_of(f, 31, NOW).hits_to_cold == 2, "hits are counted by LRU segment");
+    maintainer_round(f->store, NOW + 100);
+    put_sized(f, "late", 0, BIG, 0, NOW + 100);
+    maintainer_round(f->store, NOW + 130);
+    ok(class_of(f, 31, NOW + 130).number_hot == 0,
        "an item is hot for at most a fifth of the age of the coldest");
-    fixture_close(&f);
 }
 
 /* Of threads that run and that have ended, since the last reset. */
-static void test_hits_of_threads(void)
+static void test_hits_of_threads(struct fixture *f)
 {
-    struct store_config config;
     struct store_local *other;
-    struct fixture f;
 
-    open_small(&f, &config, 4);
-    put_sized(&f, "b", 1, BIG, 0, NOW);
-    is_there(&f, "b", 1, NOW);
-    other = store_local_new(f.store);
+    put_sized(f, "b", 1, BIG, 0, NOW);
+    is_there(f, "b", 1, NOW);
+    other = store_local_new(f->store);
     store_put(other, store_get(other, fixture_slice("b-1"), NOW));
-    ok(class_of(&f, 31, NOW).hits_to_hot == 2, "the hits of all threads count");
+    ok(class_of(f, 31, NOW).hits_to_hot == 2, "the hits of all threads count");
     store_local_free(other);
-    ok(class_of(&f, 31, NOW).hits_to_hot == 2, "those of a thread that has ended, too");
-    store_reset_stats(f.store);
-    ok(class_of(&f, 31, NOW).hits_to_hot == 0, "a reset sets the hits of a class to zero");
-    is_there(&f, "b", 1, NOW);
-    ok(class_of(&f, 31, NOW).hits_to_hot == 1, "from which they count on");
-    fixture_close(&f);
+    ok(class_of(f, 31, NOW).hits_to_hot == 2, "those of a thread that has ended, too");
+    store_reset_stats(f->store);
+    ok(class_of(f, 31, NOW).hits_to_hot == 0, "a reset sets the hits of a class to zero");
+    is_there(f, "b", 1, NOW);
+    ok(class_of(f, 31, NOW).hits_to_hot == 1, "from which they count on");
 }
 
 static uint64_t nsized(const struct fixture *f)
@@ -499,56 +454,54 @@ static uint64_t nsized(const struct fixture *f)
     return sum;
 }
 
-static void test_moves_change_no_sizes(void)
+static void test_moves_change_no_sizes(struct fixture *f)
 {
-    struct store_config config;
-    struct fixture f;
-
-    open_small(&f, &config, 4);
     for (unsigned int i = 0; i < 10; i++)
-        put_sized(&f, "before", i, BIG, 0, NOW);
-    store_track_sizes(f.store, true);
+        put_sized(f, "before", i, BIG, 0, NOW);
+    store_track_sizes(f->store, true);
     for (unsigned int i = 0; i < 10; i++)
-        put_sized(&f, "since", i, BIG, 0, NOW);
-    maintainer_round(f.store, NOW);
-    ok(class_of(&f, 31, NOW).moves_to_cold > 10,
+        put_sized(f, "since", i, BIG, 0, NOW);
+    maintainer_round(f->store, NOW);
+    ok(class_of(f, 31, NOW).moves_to_cold > 10,
        "items from before and after the start of size counting moved");
-    ok(nsized(&f) == 10, "only items stored since the start of size counting are counted");
-    fixture_close(&f);
+    ok(nsized(f) == 10, "only items stored since the start of size counting are counted");
 }
 
-static void test_flush_sweeps(void)
+static void test_flush_sweeps(struct fixture *f)
 {
-    struct store_config config;
     struct store_stats stats;
-    struct fixture f;
 
-    fixture_defaults(&config);
-    fixture_open(&f, &config);
     for (unsigned int i = 0; i < 1000; i++)
-        put_sized(&f, "s", i, 10, 0, NOW);
-    store_flush(f.local, 0, NOW + 60);
+        put_sized(f, "s", i, 10, 0, NOW);
+    store_flush(f->local, 0, NOW + 60);
     for (int i = 0; i < 5; i++)
-        maintainer_round(f.store, NOW + 60);
-    stats = stats_of(&f);
+        maintainer_round(f->store, NOW + 60);
+    stats = stats_of(f);
     ok(stats.curr_items == 0 && stats.bytes == 0, "a sweep frees all flushed items");
-    ok(f.store->flush.oldest == f.store->control->epoch, "a swept epoch can be used again");
-    fixture_close(&f);
+    ok(f->store->flush.oldest == f->store->control->epoch, "a swept epoch can be used again");
 }
 
-static void test_thread(void)
+static void test_thread(struct fixture *f)
+{
+    ok(store_maintainer_start(f->store) == 0 && store_maintainer_start(f->store) < 0,
+       "the maintainer starts once");
+    store_maintainer_stop(f->store);
+    store_maintainer_stop(f->store);
+    ok(store_maintainer_start(f->store) == 0, "the maintainer starts again after a stop");
+    store_maintainer_stop(f->store);
+}
+
+/* Runs a test in a store of so many megabytes; 0: under S3-FIFO. */
+static void in_small(void (*test)(struct fixture *f), uint64_t megabytes)
 {
     struct store_config config;
     struct fixture f;
 
-    fixture_defaults(&config);
-    fixture_open(&f, &config);
-    ok(store_maintainer_start(f.store) == 0 && store_maintainer_start(f.store) < 0,
-       "the maintainer starts once");
-    store_maintainer_stop(f.store);
-    store_maintainer_stop(f.store);
-    ok(store_maintainer_start(f.store) == 0, "the maintainer starts again after a stop");
-    store_maintainer_stop(f.store);
+    if (megabytes)
+        open_small(&f, &config, megabytes);
+    else
+        open_s3_fifo(&f, &config);
+    test(&f);
     fixture_close(&f);
 }
 
@@ -558,22 +511,22 @@ int main(void)
     test_one_eviction_for_each_set(false);
     test_read_items_stay(true);
     test_read_items_stay(false);
-    test_s3_fifo();
-    test_s3_fifo_main_queue();
-    test_kernel_marks();
+    in_small(test_s3_fifo, 0);
+    in_small(test_s3_fifo_main_queue, 0);
+    in_small(test_kernel_marks, 2);
     test_reads_count_the_same();
-    test_warm_beside_a_flood();
-    test_kernel_marks_s3_fifo();
-    test_held_items();
-    test_all_held();
+    in_small(test_warm_beside_a_flood, 2);
+    in_small(test_kernel_marks_s3_fifo, 0);
+    in_small(test_held_items, 1);
+    in_small(test_all_held, 1);
     test_no_evictions();
     test_tiny_limits();
-    test_append_in_full_memory();
+    in_small(test_append_in_full_memory, 1);
     test_temporary();
-    test_maintainer_balances();
-    test_hits_of_threads();
-    test_moves_change_no_sizes();
-    test_flush_sweeps();
-    test_thread();
+    in_small(test_maintainer_balances, 4);
+    in_small(test_hits_of_threads, 4);
+    in_small(test_moves_change_no_sizes, 4);
+    with_fixture(test_flush_sweeps);
+    with_fixture(test_thread);
     return done();
 }

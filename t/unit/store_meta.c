@@ -241,13 +241,12 @@ static void without_memory(void)
     struct mc_item *item;
     struct fixture f;
     char key[32];
-    int i;
 
     fixture_defaults(&config);
     config.memory_limit = 1 << 20;
     config.evict = false;
     fixture_open(&f, &config);
-    for (i = 0; i < 1000000 && result == STORE_DONE; i++) {
+    for (int i = 0; i < 1000000 && result == STORE_DONE; i++) {
         snprintf(key, sizeof(key), "key%d", i);
         item = store_fetch(f.local, fixture_slice(key), &how, NOW, &fetched, &result);
         if (item)

@@ -12,7 +12,7 @@ static const uint32_t default_sizes[] = {
     8880,  11104,  13880,  17352,  21696,  27120,  33904,  42384,  52984,  66232,
     82792, 103496, 129376, 161720, 202152, 252696, 315872, 394840, 524288, 96};
 
-enum { NDEFAULT = sizeof(default_sizes) / sizeof(default_sizes[0]) };
+enum { NDEFAULT = COUNT(default_sizes) };
 
 struct bed {
     struct provider *memory;

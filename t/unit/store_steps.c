@@ -272,7 +272,7 @@ static void test_split(void)
     static const unsigned int counts[] = {3, 8, 9, 17, NKEYS};
     struct bed bed;
 
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+    for (size_t i = 0; i < COUNT(counts); i++) {
         unsigned int n = counts[i], nmoved = 0;
 
         open_filled(&bed, n);
@@ -360,7 +360,7 @@ static void test_deletes(void)
     static const unsigned int counts[] = {4, 8, 9, 12, 17};
     struct bed bed;
 
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+    for (size_t i = 0; i < COUNT(counts); i++) {
         open_filled(&bed, counts[i]);
         test_change(&bed, delete_third, NKEYS, "a delete");
         ok(becomes(&bed, 3, NULL, 0) && others_stay(&bed, counts[i], 3),

@@ -168,48 +168,41 @@ static bool is_sound(struct bed *bed)
     return true;
 }
 
-static void test_growth(void)
+static void test_growth(struct bed *bed)
 {
-    struct bed bed;
     struct table_spot spot;
     unsigned int inserted = 0;
     uint64_t full;
 
-    open_bed(&bed, 12, true, 100);
-    ok(!find(&bed, 0, &spot), "an empty table has no item");
+    ok(!find(bed, 0, &spot), "an empty table has no item");
     for (unsigned int i = 0; i < NITEMS; i++)
-        inserted += insert(&bed, i);
-    ok(inserted == NITEMS && count_found(&bed, 0, NITEMS) == NITEMS,
+        inserted += insert(bed, i);
+    ok(inserted == NITEMS && count_found(bed, 0, NITEMS) == NITEMS,
        "all items are found after many splits");
-    diag("%u buckets and %u overflow buckets for %d items", table_nbuckets(&bed.table),
-         bed.table.noverflow_used, NITEMS);
-    ok(table_nbuckets(&bed.table) > 2 * NITEMS / TABLE_LOAD - 200 &&
-           table_nbuckets(&bed.table) <= 2 * NITEMS / TABLE_LOAD,
+    diag("%u buckets and %u overflow buckets for %d items", table_nbuckets(&bed->table),
+         bed->table.noverflow_used, NITEMS);
+    ok(table_nbuckets(&bed->table) > 2 * NITEMS / TABLE_LOAD - 200 &&
+           table_nbuckets(&bed->table) <= 2 * NITEMS / TABLE_LOAD,
        "the number of buckets follows the load");
-    ok(is_sound(&bed), "masks say how far each bucket was split, and chains are dense");
-    ok(bed.table.noverflow_used < table_nbuckets(&bed.table) / 5, "few buckets overflow");
-    full = table_bytes(&bed.table);
+    ok(is_sound(bed), "masks say how far each bucket was split, and chains are dense");
+    ok(bed->table.noverflow_used < table_nbuckets(&bed->table) / 5, "few buckets overflow");
+    full = table_bytes(&bed->table);
     for (unsigned int i = 0; i < NITEMS; i += 2)
-        remove_item(&bed, i);
-    ok(count_found(&bed, 0, NITEMS) == NITEMS / 2, "removed items are not found, the others are");
-    ok(is_sound(&bed), "removal keeps chains dense");
+        remove_item(bed, i);
+    ok(count_found(bed, 0, NITEMS) == NITEMS / 2, "removed items are not found, the others are");
+    ok(is_sound(bed), "removal keeps chains dense");
     for (unsigned int i = 1; i < NITEMS; i += 2)
-        remove_item(&bed, i);
-    ok(bed.table.noverflow_used == 0 && table_bytes(&bed.table) < full,
+        remove_item(bed, i);
+    ok(bed->table.noverflow_used == 0 && table_bytes(&bed->table) < full,
        "an empty table has freed its overflow buckets");
-    close_bed(&bed);
 }
 
-static void test_fixed(void)
+static void test_fixed(struct bed *bed)
 {
-    struct bed bed;
-
-    open_bed(&bed, 12, false, 100);
     for (unsigned int i = 0; i < 40000; i++)
-        insert(&bed, i);
-    ok(table_nbuckets(&bed.table) == 512 && count_found(&bed, 0, 40000) == 40000,
+        insert(bed, i);
+    ok(table_nbuckets(&bed->table) == 512 && count_found(bed, 0, 40000) == 40000,
        "a table that may not grow has longer chains");
-    close_bed(&bed);
 }
 
 static void test_scarce(void)
@@ -258,56 +251,50 @@ static void mark(struct bed *bed, unsigned int n)
     }
 }
 
-static void test_marks(void)
+static void test_marks(struct bed *bed)
 {
-    struct bed bed;
     struct table_spot spot;
     unsigned int wrong = 0;
 
-    open_bed(&bed, 12, true, 100);
     for (unsigned int i = 0; i < 2500; i++)
-        insert(&bed, i);
-    mark(&bed, 2500);
+        insert(bed, i);
+    mark(bed, 2500);
     for (unsigned int i = 2500; i < 20000; i++)
-        insert(&bed, i);
+        insert(bed, i);
     for (unsigned int i = 2500; i < 20000; i++)
-        remove_item(&bed, i);
+        remove_item(bed, i);
     for (unsigned int i = 0; i < 2500; i++)
-        wrong += !find(&bed, i, &spot) || table_take_reads(&spot) != reads_of(i);
+        wrong += !find(bed, i, &spot) || table_take_reads(&spot) != reads_of(i);
     ok(wrong == 0, "the kernel's marks move with their items");
     wrong = 0;
     for (unsigned int i = 0; i < 2500; i++)
-        wrong += !find(&bed, i, &spot) || table_take_reads(&spot);
+        wrong += !find(bed, i, &spot) || table_take_reads(&spot);
     ok(wrong == 0, "taking a mark clears it");
-    mark(&bed, 1);
-    find(&bed, 0, &spot);
+    mark(bed, 1);
+    find(bed, 0, &spot);
     table_replace(&spot, spot.bucket->refs[spot.slot]);
     ok(!table_take_reads(&spot), "a new item in a slot does not inherit a mark");
-    close_bed(&bed);
 }
 
 /* In chains, where the last item is moved to the slot of a removed one. */
-static void test_marks_in_chains(void)
+static void test_marks_in_chains(struct bed *bed)
 {
-    struct bed bed;
     struct table_spot spot;
     unsigned int wrong = 0;
 
-    open_bed(&bed, 5, false, 100);
     for (unsigned int i = 0; i < 99; i++)
-        insert(&bed, i);
-    mark(&bed, 99);
+        insert(bed, i);
+    mark(bed, 99);
     for (unsigned int i = 1; i < 99; i += 3)
-        remove_item(&bed, i);
+        remove_item(bed, i);
     for (unsigned int i = 100; i < 133; i++)
-        insert(&bed, i);
+        insert(bed, i);
     for (unsigned int i = 100; i < 133; i++)
-        wrong += !find(&bed, i, &spot) || table_take_reads(&spot);
+        wrong += !find(bed, i, &spot) || table_take_reads(&spot);
     ok(wrong == 0, "new items do not inherit the marks of removed ones");
     for (unsigned int i = 0; i < 99; i++)
-        wrong += i % 3 != 1 && (!find(&bed, i, &spot) || table_take_reads(&spot) != reads_of(i));
+        wrong += i % 3 != 1 && (!find(bed, i, &spot) || table_take_reads(&spot) != reads_of(i));
     ok(wrong == 0, "an item that is moved to another slot keeps its mark");
-    close_bed(&bed);
 }
 
 /* --- hash ------------------------------------------------------------------- */
@@ -362,7 +349,7 @@ static size_t name_short(char *out, unsigned int i)
     return 3;
 }
 
-static void test_hash(void)
+static void test_hash(struct bed *bed)
 {
     static const struct {
         const char *what;
@@ -372,50 +359,53 @@ static void test_hash(void)
                  {"binary", name_binary},
                  {"long", name_long},
                  {"short", name_short}};
-    struct bed bed;
 
-    open_bed(&bed, 12, true, 100);
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        double low = spread(bed.table.control, 0, kinds[i].name);
-        double high = spread(bed.table.control, 54, kinds[i].name);
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        double low = spread(bed->table.control, 0, kinds[i].name);
+        double high = spread(bed->table.control, 54, kinds[i].name);
 
         /* 1,023 degrees of freedom: mean 1,023, standard deviation 45. */
         ok(low < 1300 && high < 1300, "%s keys spread over buckets and tags (%.0f, %.0f)",
            kinds[i].what, low, high);
     }
-    close_bed(&bed);
 }
 
-static void test_hash_bounds(void)
+static void test_hash_bounds(struct bed *bed)
 {
-    struct bed bed;
     unsigned int wrong = 0;
 
-    open_bed(&bed, 12, true, 100);
     for (size_t n = 1; n <= MC_KEY_MAX; n++) {
         char *exact = malloc(n);
         char padded[MC_KEY_MAX + 8] = {0};
 
         for (size_t i = 0; i < n; i++)
             padded[i] = exact[i] = (char)(i * 7 + n);
-        wrong += hash_key(bed.table.control, (struct slice){exact, n}) !=
-                 hash_key(bed.table.control, (struct slice){padded, n});
-        wrong += hash_key(bed.table.control, (struct slice){padded, n}) ==
-                 hash_key(bed.table.control, (struct slice){padded, n - 1 ? n - 1 : 2});
+        wrong += hash_key(bed->table.control, (struct slice){exact, n}) !=
+                 hash_key(bed->table.control, (struct slice){padded, n});
+        wrong += hash_key(bed->table.control, (struct slice){padded, n}) ==
+                 hash_key(bed->table.control, (struct slice){padded, n - 1 ? n - 1 : 2});
         free(exact);
     }
     ok(wrong == 0, "a hash depends on the key and its length, not on the bytes behind it");
+}
+
+static void in_bed(void (*test)(struct bed *bed), unsigned int power, bool expand, int extents)
+{
+    struct bed bed;
+
+    open_bed(&bed, power, expand, extents);
+    test(&bed);
     close_bed(&bed);
 }
 
 int main(void)
 {
-    test_growth();
-    test_fixed();
+    in_bed(test_growth, 12, true, 100);
+    in_bed(test_fixed, 12, false, 100);
     test_scarce();
-    test_marks();
-    test_marks_in_chains();
-    test_hash();
-    test_hash_bounds();
+    in_bed(test_marks, 12, true, 100);
+    in_bed(test_marks_in_chains, 5, false, 100);
+    in_bed(test_hash, 12, true, 100);
+    in_bed(test_hash_bounds, 12, true, 100);
     return done();
 }

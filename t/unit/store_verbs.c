@@ -160,7 +160,7 @@ static void test_two_clocks(struct fixture *f)
     const struct store_delta one = {.delta = 1};
     uint64_t value;
 
-    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+    for (size_t i = 0; i < COUNT(modes); i++) {
         enum store_result missing = modes[i] == STORE_CAS ? STORE_MISS : STORE_NOT_STORED;
 
         fixture_store(f->local, STORE_SET, SLICE("c"), SLICE("1"), NOW + 5, 0, NOW, NULL);
@@ -323,7 +323,7 @@ static void test_flush_rounds(bool cas)
     config.cas = cas;
     config.hashpower = 12;
     fixture_open(&f, &config);
-    for (size_t i = 0; i < sizeof(nflushes) / sizeof(nflushes[0]); i++) {
+    for (size_t i = 0; i < COUNT(nflushes); i++) {
         /* The table grows meanwhile. Under -C a second hides items stored in it. */
         now += 2;
         put_storm(&f, n, n + 3000, now);
@@ -371,47 +371,37 @@ static void test_hidden_in_a_storm(void)
     fixture_close(&f);
 }
 
-static void test_flush_is_no_sweep(void)
+static void test_flush_is_no_sweep(struct fixture *f)
 {
-    struct store_config config;
-    struct fixture f;
-
-    fixture_defaults(&config);
-    fixture_open(&f, &config);
-    put_storm(&f, 0, STORM_KEYS, NOW);
+    put_storm(f, 0, STORM_KEYS, NOW);
     for (int i = 0; i < 1000; i++)
-        store_flush(f.local, 0, NOW);
-    ok(items_of(&f) == STORM_KEYS, "1,000 flushes free no items themselves");
-    ok(count_storm(&f, 0, STORM_KEYS / 2, NOW) == 0, "after 1,000 flushes no item is found");
-    put_storm(&f, 0, STORM_KEYS, NOW);
-    ok(count_storm(&f, 0, STORM_KEYS, NOW) == STORM_KEYS && items_of(&f) == STORM_KEYS,
+        store_flush(f->local, 0, NOW);
+    ok(items_of(f) == STORM_KEYS, "1,000 flushes free no items themselves");
+    ok(count_storm(f, 0, STORM_KEYS / 2, NOW) == 0, "after 1,000 flushes no item is found");
+    put_storm(f, 0, STORM_KEYS, NOW);
+    ok(count_storm(f, 0, STORM_KEYS, NOW) == STORM_KEYS && items_of(f) == STORM_KEYS,
        "items stored after them are found, and no others");
-    fixture_close(&f);
 }
 
-static void test_counts(void)
+static void test_counts(struct fixture *f)
 {
     const struct store_delta create = {.create = true};
-    struct store_config config;
     struct store_stats stats;
-    struct fixture f;
     uint64_t value;
 
-    fixture_defaults(&config);
-    fixture_open(&f, &config);
-    put(&f, STORE_SET, "a", "1", 0, NULL);
-    put(&f, STORE_CAS, "a", "1", 999, NULL);
-    put(&f, STORE_CAS, "zz", "1", 999, NULL);
-    fixture_has(&f, "a", "1", NOW);
-    fixture_has(&f, "zz", NULL, NOW);
-    fixture_store(f.local, STORE_SET, SLICE("e"), SLICE("x"), NOW + 1, 0, NOW, NULL);
-    fixture_has(&f, "e", NULL, NOW + 1);
-    store_touch(f.local, SLICE("a"), 0, NOW);
-    store_touch(f.local, SLICE("zz"), 0, NOW);
-    store_arith(f.local, SLICE("n"), &create, NOW, &value, NULL);
-    store_delete(f.local, SLICE("n"), 0, NOW);
-    store_delete(f.local, SLICE("zz"), 0, NOW);
-    store_stats(f.store, &stats);
+    put(f, STORE_SET, "a", "1", 0, NULL);
+    put(f, STORE_CAS, "a", "1", 999, NULL);
+    put(f, STORE_CAS, "zz", "1", 999, NULL);
+    fixture_has(f, "a", "1", NOW);
+    fixture_has(f, "zz", NULL, NOW);
+    fixture_store(f->local, STORE_SET, SLICE("e"), SLICE("x"), NOW + 1, 0, NOW, NULL);
+    fixture_has(f, "e", NULL, NOW + 1);
+    store_touch(f->local, SLICE("a"), 0, NOW);
+    store_touch(f->local, SLICE("zz"), 0, NOW);
+    store_arith(f->local, SLICE("n"), &create, NOW, &value, NULL);
+    store_delete(f->local, SLICE("n"), 0, NOW);
+    store_delete(f->local, SLICE("zz"), 0, NOW);
+    store_stats(f->store, &stats);
     ok(stats.counts.get_cmds == 3 && stats.counts.get_misses == 2 &&
            stats.counts.get_expired == 1 && stats.counts.classes[1].get_hits == 1,
        "gets are counted: hits by class, misses, expired");
@@ -423,12 +413,11 @@ static void test_counts(void)
        "a number that is created counts neither as a set nor as a miss");
     ok(stats.curr_items == 1 && stats.total_items == 3 && stats.bytes == 36 + 1 + 6 + 1 + 2,
        "curr_items and bytes are those of the stored items");
-    store_reset_stats(f.store);
-    store_stats(f.store, &stats);
+    store_reset_stats(f->store);
+    store_stats(f->store, &stats);
     ok(stats.counts.get_cmds == 0 && stats.counts.classes[1].get_hits == 0 &&
            stats.total_items == 0 && stats.curr_items == 1,
        "a reset keeps only the counts of stored items");
-    fixture_close(&f);
 }
 
 static void test_no_cas(void)
@@ -494,9 +483,9 @@ int main(void)
     test_flush_rounds(true);
     test_flush_rounds(false);
     test_hidden_in_a_storm();
-    test_flush_is_no_sweep();
+    with_fixture(test_flush_is_no_sweep);
     fixture_close(&f);
-    test_counts();
+    with_fixture(test_counts);
     test_no_cas();
     return done();
 }
