@@ -9,13 +9,13 @@ import random
 import re
 import socket
 import struct
-import time
 
 import asking
 import cable
 import guard
 import netns
 import segments
+import server
 import tap
 from asking import MISS, MIXED, SMALL, hit, wrong_in
 from segments import ACK, FIN, PSH, RST, SYN, URG
@@ -222,7 +222,8 @@ def victims_that_wait(m):
         for i, c in enumerate(victims):
             wrong.append(wrong_in(c, SMALL, SMALL))
             m.forge(list(signs_of_another_way(Forger(m, c.sock.getsockname())))[i:i + 1])
-        time.sleep(5)
+        start = int(m.tcp.stats()["uptime"])
+        server.wait_for(lambda: int(m.tcp.stats()["uptime"]) > start + 5)
         wrong += [wrong_in(c, SMALL) for c in victims]
         tap.is_(wrong, [None] * 20, "idle connections, %s: no forged segment ends one" % m.by())
 

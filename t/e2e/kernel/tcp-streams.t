@@ -4,7 +4,6 @@
 """Streams of requests over TCP that the kernel answers, on a good and on a bad network: every byte
 of every reply is the one that the model of t/tool/tcpcheck has, and nothing hangs. What becomes of
 connections when their server closes them, or is stopped."""
-import signal
 import socket
 
 import cable
@@ -148,7 +147,7 @@ def when_the_server_closes():
 def while_the_server_is_stopped():
     with machines(netns.Pair(), "stall=4") as m:
         c = answered_on(m)
-        m.process.send_signal(signal.SIGSTOP)
+        m.pause()
         try:
             answers, right = 0, True
             while answers < 10000000: # until the lease ends
@@ -159,7 +158,7 @@ def while_the_server_is_stopped():
                     break
                 answers += 1
         finally:
-            m.process.send_signal(signal.SIGCONT)
+            m.resume()
         tap.ok(right and 0 < answers < 10000000,
                "the kernel answers for a stopped server until its lease ends")
         c.sock.settimeout(30 * tap.SLOW)

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 
 import binarygen
@@ -236,7 +235,7 @@ def a_full_ring():
             return any(int(row[4].split(":")[1], 16) for row in rows)
         tap.ok(server.wait_for(waits), "what finds the ring full goes up the stack to the socket")
         lost_before, answers = lost(m), []
-        m.server.process.send_signal(signal.SIGCONT)
+        m.server.resume()
         udp.sock.settimeout(0.2)
 
         def all_have_left():
@@ -263,7 +262,7 @@ def a_full_ring():
 def stopped_for_long():
     with Machines(threads=1, words=("stall=2",)) as m:
         m.takes()
-        m.server.process.send_signal(signal.SIGSTOP)
+        m.server.pause()
         udp = m.server.udp()
         sent = []
 
@@ -274,7 +273,7 @@ def stopped_for_long():
                 rows = [line.split() for line in file][1:]
             return any(int(row[4].split(":")[1], 16) for row in rows)
         tap.ok(server.wait_for(waits, every=0.2), "a server that is stopped gets nothing more")
-        m.server.process.send_signal(signal.SIGCONT)
+        m.server.resume()
         got = sorted(int.from_bytes(udp.recv_raw()[:2], "big") for _ in sent)
         tap.is_(got, sorted(sent), "and answers all when it goes on")
         tap.ok(m.takes(), "then by the ring again")
@@ -367,11 +366,11 @@ def an_interface_that_goes_down_with_requests_in_the_ring():
         populate(m, 2746)
         m.takes()
         asked = asked_for(m)
-        m.server.process.send_signal(signal.SIGSTOP)
+        m.server.pause()
         process = load(m, 2746, 500, 500)
         tap.ok(server.wait_for(lambda: asked_for(m) == asked + 500), "500 requests wait in it")
         netns.ip("link set sv0 down", m.pair.server)
-        m.server.process.send_signal(signal.SIGCONT)
+        m.server.resume()
         netns.ip("link set sv0 up", m.pair.server)
         tap.ok(m.takes(), "down and up: another one comes by the ring")
         tap.is_(told(process), (500, 0, 0), "and all are answered, each as it should be")

@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Values of more than one chunk: -I, the limit, and every command on them."""
 import contextlib
-import os
 import random
-import signal
 import ssl
 
 import server
@@ -163,15 +161,14 @@ def unread_beside():
     with server.Server("-m", "64", threads=1) as memcached:
         control, other = memcached.stream(), memcached.stream()
         other.send(blob)  # and the kernel learns to queue megabytes for the server
-        memcached.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, memcached.process.pid, os.WSTOPPED)
+        memcached.pause()
         other.sock.setblocking(False)
         sent = len(blob)
         with contextlib.suppress(BlockingIOError, ssl.SSLWantWriteError):
             while True:
                 sent += other.sock.send(blob)
         control.send(b"stats\r\n")
-        memcached.process.send_signal(signal.SIGCONT)
+        memcached.resume()
         answer = dict(line.split(b" ")[1:] for line in control.until(b"END\r\n").splitlines()[:-1])
         return sent - int(answer[b"bytes_read"])
 

@@ -3,7 +3,6 @@
 """UDP: the frame, replies of several datagrams, and defects of stock memcached."""
 import os
 import random
-import signal
 import struct
 
 import client
@@ -271,11 +270,10 @@ def requests_wait_while_the_server_does_not_run():
     answered = []
     with server.Server(threads=1) as stopped:
         u = stopped.udp()
-        stopped.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, stopped.process.pid, os.WSTOPPED)
+        stopped.pause()
         for ident in want:
             u.send(b"mn\r\n", ident=ident)
-        stopped.process.send_signal(signal.SIGCONT)
+        stopped.resume()
         try:
             while len(answered) < len(want):
                 answered += struct.unpack("!H", u.recv_raw()[:2])
