@@ -257,11 +257,13 @@ def promtool_accepts_the_metrics():
 @tap.case
 def every_row_of_chain_statistics_is_a_metric():
     """Of the chain; the rows of the kernel path: t/e2e/kernel/prometheus.t"""
-    with open(os.path.join(SRCDIR, "memcached", "kcache", "report.c"), encoding="utf-8") as file:
-        source = file.read()
-    names = re.findall(r'\[CHAIN_\w+\] = "(\w+)"', source)
-    names += re.findall(r'add\(out, "(\w+)"', source.split("static void add_chain")[1]
-                        .split("\n}\n")[0])
+    def source(*path):
+        with open(os.path.join(SRCDIR, *path), encoding="utf-8") as file:
+            return file.read()
+
+    names = re.findall(r'ROW\(CHAIN_\w+, "(\w+)"', source("bpf", "shared", "counters.def"))
+    names += re.findall(r'add\(out, "(\w+)"', source("memcached", "kcache", "report.c").split(
+        "static void add_chain")[1].split("\n}\n")[0])
     rows = {"bmc_enabled": "yes", "mode": "chain"}
     rows.update({name: 1000 + number for number, name in enumerate(names)})
     scripted = Scripted({"stats": stats_reply({"version": "1"}), "stats slabs": stats_reply({}),
