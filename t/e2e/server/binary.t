@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: nice
 """The binary protocol over TCP: every command, its quiet form, and malformed requests."""
 import random
 import struct

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: nice
 """flush_all, many times in a row, and delayed beside sets, seen through the server and through
 the kernel."""
 

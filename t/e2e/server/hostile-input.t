@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: nice
 """Input that has harmed memcached before, by class, over the text protocol and UDP."""
 import random
 import socket

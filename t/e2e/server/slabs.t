@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
+# t/run: nice
 """Pages between slab classes: slabs reassign, slabs automove, and a memory limit that changes."""
 
 import server
