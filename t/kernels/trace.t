@@ -77,7 +77,7 @@ def what_is_done_with_each_packet_and_why():
                     "which TC answers")
         trace.shows(way % ("mc_xdp_both", r"tcp \d+: tx tcp_answered_xdp$"),
                     "a hit over TCP", lambda: m.tcp.get(b"k"))
-        trace.shows(way % (r"mc_\w+", r"tcp \d+: pass tcp_pass_command$"),
+        trace.shows(way % ("mc_(tc_both|filter)", r"tcp \d+: next tcp_pass_command$"),
                     "another command over TCP", lambda: m.tcp.ask(b"version\r\n"))
         trace.shows(r" mc_(ways_both|filter) %s > %s:\d+ udp \d+: next -$" %
                     (re.escape(there), re.escape(here)), "a reply of the server that leaves")
