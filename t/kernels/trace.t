@@ -51,11 +51,6 @@ def tracing():
     return [name for name in programs().values() if OURS.match(name)]
 
 
-def large(machines):
-    machines.tcp.set(b"large", b"x" * 1300)
-    machines.udp.ask(b"get large\r\n")
-
-
 @tap.case
 def what_is_done_with_each_packet_and_why():
     with kernel.Machines(words=["tcp=on"]) as m:
@@ -71,10 +66,6 @@ def what_is_done_with_each_packet_and_why():
                     "a miss", lambda: m.udp.ask(b"get none\r\n"))
         trace.shows(way % ("mc_xdp_both", r"udp 59: pass pass_command$"), "another command",
                     lambda: m.udp.ask(b"version\r\n"))
-        trace.shows(way % ("mc_xdp_both", r"udp 61: pass( pass_room)?$"),
-                    "XDP leaves to TC what has no room", lambda: large(m))
-        trace.shows(way % ("mc_(tc_both|filter)", r"udp \d+: redirect answered_tc$"),
-                    "which TC answers")
         trace.shows(way % ("mc_xdp_both", r"tcp \d+: tx tcp_answered_xdp$"),
                     "a hit over TCP", lambda: m.tcp.get(b"k"))
         trace.shows(way % ("mc_(tc_both|filter)", r"tcp \d+: next tcp_pass_command$"),
@@ -86,6 +77,15 @@ def what_is_done_with_each_packet_and_why():
         tap.is_(tracing(), [], "nothing of it stays")
         tap.is_(programs(), before, "the packet programs are those from before")
         m.same(b"get k\r\n", kernel.answer((b"k", b"v")), "afterwards a hit")
+
+
+@tap.case
+def tc_alone():
+    with kernel.Machines(mode="tc") as m:
+        trace = Trace(m)
+        trace.shows(r" mc_(tc|filter) \S+ > \S+ udp \d+: redirect answered_tc misses$",
+                    "what TC answers", lambda: m.udp.ask(b"get none\r\n"))
+        trace.stop()
 
 
 @tap.case
