@@ -8,7 +8,6 @@
 
 /* Memory that reply_reset keeps: more than nearly all replies need. */
 enum { KEEP_TEXT = 16 * 1024, KEEP_PIECES = 512, KEEP_HELD = 256 };
-enum { READ_IOVS = 64 };
 
 void reply_init(struct reply *reply)
 {
@@ -315,6 +314,11 @@ static size_t find_piece(const struct reply *reply, size_t at)
     return low;
 }
 
+static const char *bytes_of(const struct reply *reply, const struct reply_piece *piece)
+{
+    return piece->ptr ? piece->ptr : reply->text + piece->offset;
+}
+
 size_t reply_iov(const struct reply *reply, size_t skip, size_t limit, struct iovec *iov,
                  size_t niov)
 {
@@ -326,7 +330,7 @@ size_t reply_iov(const struct reply *reply, size_t skip, size_t limit, struct io
     skip -= reply->pieces[i].start;
     for (n = 0; n < niov && i < reply->npieces && limit > 0; n++, i++) {
         const struct reply_piece *piece = &reply->pieces[i];
-        const char *ptr = piece->ptr ? piece->ptr : reply->text + piece->offset;
+        const char *ptr = bytes_of(reply, piece);
         size_t len = piece->len - skip < limit ? piece->len - skip : limit;
 
         /* sendmsg takes writable pointers and does not write. */
@@ -339,16 +343,14 @@ size_t reply_iov(const struct reply *reply, size_t skip, size_t limit, struct io
 
 void reply_read(const struct reply *reply, size_t skip, size_t limit, char *to)
 {
-    struct iovec iov[READ_IOVS];
+    for (size_t i = skip ? find_piece(reply, skip) : 0; limit > 0; i++) {
+        const struct reply_piece *piece = &reply->pieces[i];
+        size_t at = skip - piece->start;
+        size_t len = piece->len - at < limit ? piece->len - at : limit;
 
-    while (limit > 0) {
-        size_t n = reply_iov(reply, skip, limit, iov, READ_IOVS);
-
-        for (size_t i = 0; i < n; i++) {
-            memcpy(to, iov[i].iov_base, iov[i].iov_len);
-            to += iov[i].iov_len;
-            skip += iov[i].iov_len;
-            limit -= iov[i].iov_len;
-        }
+        memcpy(to, bytes_of(reply, piece) + at, len);
+        to += len;
+        skip += len;
+        limit -= len;
     }
 }
