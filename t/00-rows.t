@@ -12,7 +12,7 @@ SRCDIR = os.environ["SRCDIR"]
 # A test as the table names it: `t/e2e/server/stats.t` and the case, or the file alone.
 TEST = re.compile(r"`(t/[\w./-]+)`(?: (\w+))?")
 CASE = {".t": r"(?m)^@(?:tap\.case(?:_if\(.*\))?|each(?:_mode|_family)?)\n(?:@.*\n)*def %s\(",
-        ".c": r"(?m)^static void %s\(void\)"}
+        ".c": r"(?m)^static void %s\((?:void|struct \w+ \*\w+)\)"}
 COLUMNS = {"t/rows.md": 2, "doc/security.md": 3}
 
 
