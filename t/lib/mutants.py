@@ -62,7 +62,7 @@ TCP_MUTANTS = (
                      r"\1 + 1, n"),),
      ("t/bpf/tcp_resend",), LOST_REPLIES),
     ("kept_reply", (("bpf/tcp/ingress.bpf.h", r"!kept_get\(tcp\)",
-                     r"(packet_answer(packet_tc(skb), scratch, HEAD_GET, 0) != STEP_END &&"
+                     r"(packet_answer(packet_tc(skb), scratch, HEAD_GET) != STEP_END &&"
                      r" \g<0>)"),),
      ("t/bpf/tcp_resend",)),
     ("two_pieces_in", (("bpf/tcp/conn.bpf.h",
