@@ -46,25 +46,27 @@ static __always_inline enum verdict one_keep_hit(struct scratch *scratch,
                                                  const struct mc_tcp_conn *conn,
                                                  const struct one *one)
 {
-    u64 nwire = one->nwire, at = nwire;
+    u64 nwire = one->nwire, at;
     enum verdict rc = VERDICT_OK;
     struct kept *kept = one_place(scratch, tcp, conn, NVALUE + nwire + NEND, &rc);
 
     if (unlikely(!kept))
         return rc;
+    scratch->nwire = nwire;
+    scratch->wire_sum = one_sum(one);
     STORE64(kept->text, TEXT_VALUE);
     copy_over(kept->text + NVALUE, one->wire, nwire, TEXT_MAX);
+    /* From memory: behind the copying the verifier goes on once, and not once for each length. */
+    at = READ_ONCE(scratch->nwire);
     CLAMP(at, TEXT_MAX);
     STORE32(kept->text + NVALUE + at, (u32)TEXT_END);
     kept->text[NVALUE + 4 + at] = (char)(TEXT_END >> 32);
-    scratch->wire_sum = one_sum(one);
     if (unlikely(!one_holds(one))) {
         kept_free(tcp->kept, tcp->owner);
         return FOUND_MORE;
     }
     slot_found(scratch, one->bucket, READ_ONCE(scratch->index), one->slot);
     slot_replied(scratch);
-    scratch->nwire = nwire;
     scratch->classes[0] = META_CLSID(one->meta) % MC_CLASSES;
     scratch->nkeys = scratch->nhits = 1;
     return VERDICT_OK;
