@@ -358,7 +358,7 @@ class Lab:
         return self.keep(Chain(self, server, words))
 
     def meet(self, pair, port):
-        """The server replies to the client, so that the kernel knows the way back to where
+        """The server replies to the client, so that the kernel knows the return path to where
         in-kernel load seems to come from."""
         for family, host in ((socket.AF_INET, pair.server_ip),
                              (socket.AF_INET6, f"fd00::{pair.server_ip}")):

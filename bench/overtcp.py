@@ -43,7 +43,7 @@ LOADS = [Load(HITS50, ["--connections", "50"]), Load(HITS1, ["--connections", "1
                       "1000000"])]
 LOSSES = "gets, 64 connections, 1 % of the frames lost"
 # Programs on TC, which see what is passed, and the column of their row.
-PASSING = {"mc_tc_both": "in", "mc_ways_both": "out"}
+PASSING = {"mc_tc_both": "in", "mc_learn_both": "out"}
 
 
 def cpu_seconds(server):

@@ -699,7 +699,7 @@ static void start_threads(struct server *server)
         error = store_maintainer_start(server->store);
     if (error == 0 && server->flash) {
         error = flash_start(server->flash);
-        error = error ? error : store_spiller_start(server->store);
+        error = error ? error : store_flash_start(server->store);
     }
     if (error == 0 && o->commands.slab_reassign)
         error = store_mover_start(server->store);
@@ -742,7 +742,7 @@ static void teardown(struct server *server)
     tls_free(server->tls);
     store_maintainer_stop(server->store);
     store_mover_stop(server->store);
-    store_spiller_stop(server->store);
+    store_flash_stop(server->store);
     store_crawler_stop(server->store);
     store_prefault_stop(server->store);
     commands_free(server->commands);

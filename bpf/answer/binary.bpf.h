@@ -65,7 +65,7 @@ static __always_inline void binary_key(struct scratch *scratch, u64 nkey)
     if (rest) {
         words = key_words(scratch);
         word = request_word(scratch, BINARY_HEAD + 8 * words) & ((1ull << 8 * rest) - 1);
-        BOUND(words, KEY_WORDS - 1);
+        bound_mask(words, KEY_WORDS - 1);
         scratch->key[words] = word;
         sum += mc_hash_word(word, control.seed[words]);
     }

@@ -44,7 +44,7 @@ item_read(struct scratch *scratch, const struct item_place *place, struct item_f
     const char *header = place->extent + place->offset;
     u64 meta = LOAD64(header + ITEM_META), expiry = LOAD64(header + ITEM_EXPTIME);
     u64 nwire = expiry >> 32, nkey = scratch->nkey;
-    enum verdict rc = item_is_fit(meta, expiry, &item->now);
+    enum verdict rc = item_is_answerable(meta, expiry, &item->now);
 
     if (rc != FOUND_HIT)
         return rc;
@@ -69,8 +69,8 @@ item_suffix(struct scratch *scratch, const struct item_place *place, const struc
     u64 from = item->value - item->nsuffix, begin = from, blank, ndigits = 0;
     const struct item_suffix *suffix;
 
-    OPAQUE(begin);
-    CLAMP(begin, MC_EXTENT_BYTES - SUFFIX_REACH);
+    barrier_var(begin);
+    clamp_or_zero(begin, MC_EXTENT_BYTES - SUFFIX_REACH);
     if (!is_same(begin, from))
         return NULL;
     suffix = (const void *)(place->extent + begin);
@@ -96,7 +96,7 @@ static __always_inline u64 reply_nbytes(struct scratch *scratch, u64 at,
 {
     u64 from = scratch->ndigits + 2;
 
-    BOUND(from, 31);
+    bound_mask(from, 31);
     return reply_text(scratch, at, suffix->bytes + from, scratch->nsize);
 }
 
@@ -114,10 +114,10 @@ static __always_inline enum verdict reply_wire(struct scratch *scratch, u64 at, 
     if (n) {
         /* The word that ends with them: it begins in the header at worst. */
         offset += n - 8;
-        OPAQUE(offset);
+        barrier_var(offset);
         if (offset > MC_EXTENT_BYTES - 8)
             return FOUND_RETRY;
-        BOUND(at, 2047);
+        bound_mask(at, 2047);
         STORE64(scratch->reply + at, LOAD64(extent + offset) >> (64 - 8 * n));
     }
     return FOUND_HIT;

@@ -26,7 +26,7 @@ static __always_inline int xdp_key(struct scratch *scratch, void *text, void *en
     words = nkey / 8;
     rest = nkey % 8;
     /* The last eight bytes of the key, or of it and what is before it, and the newline. */
-    BOUND(at, 511);
+    bound_mask(at, 511);
     tail = text + at;
     if (tail + 10 > end || LOAD16(tail + 8) != 0x0a0d)
         return 0;
@@ -45,7 +45,7 @@ static __always_inline int xdp_key(struct scratch *scratch, void *text, void *en
         blank |= ((word - 0x21 * MASK_BYTES) & ~word) >> (64 - 8 * rest);
         word >>= 64 - 8 * rest;
         words = key_words(scratch);
-        BOUND(words, KEY_WORDS - 1);
+        bound_mask(words, KEY_WORDS - 1);
         scratch->key[words] = word;
         sum += mc_hash_word(word, control.seed[words]);
         halves_sum += halves(word);
@@ -56,13 +56,13 @@ static __always_inline int xdp_key(struct scratch *scratch, void *text, void *en
 }
 
 /* What the checksum says of a request of "get KEY\r\n" with the key in `scratch`. */
-static __always_inline enum checksum key_judge(const struct scratch *scratch, u64 v6)
+static __always_inline enum checksum key_csum_verify(const struct scratch *scratch, u64 v6)
 {
     u64 sum = TEXT_GET + (0x0a0dull << 8 * (scratch->nkey & 1)) + scratch->key_sum;
 
     if (!l4_has_checksum(&scratch->saved, v6))
-        return ip4_judge(&scratch->saved);
-    return l4_judge(&scratch->saved, v6, sum);
+        return ip4_csum_verify(&scratch->saved);
+    return l4_csum_verify(&scratch->saved, v6, sum);
 }
 
 /*
@@ -81,9 +81,9 @@ static __always_inline int text_has_key(const struct scratch *scratch, const cha
     }
     if (rest) {
         at = scratch->nkey;
-        BOUND(at, most - 1);
+        bound_mask(at, most - 1);
         words = key_words(scratch);
-        BOUND(words, KEY_WORDS - 1);
+        bound_mask(words, KEY_WORDS - 1);
         /* The word that ends with the key: it begins before the text at worst. */
         differ |= (LOAD64(text - 8 + at) >> (64 - 8 * rest)) ^ scratch->key[words];
     }
@@ -97,13 +97,13 @@ static __always_inline int extent_has_key(const struct scratch *scratch, const c
     u64 nkey = scratch->nkey, differ = 0, from = offset, words, rest, last, i;
 
     /* A caller may have compared it: then clang leaves the loop's bound out. */
-    OPAQUE(nkey);
+    barrier_var(nkey);
     words = nkey / 8;
     rest = nkey % 8;
     for (i = 0; i < KEY_WORDS; i++) {
         if (i >= words)
             break;
-        OPAQUE(from);
+        barrier_var(from);
         if (from > MC_EXTENT_BYTES - 8)
             return 0;
         differ |= LOAD64(extent + from) ^ scratch->key[i];
@@ -112,11 +112,11 @@ static __always_inline int extent_has_key(const struct scratch *scratch, const c
     if (rest) {
         /* The word that ends with the key: it begins in the header at worst. */
         from = offset + nkey - 8;
-        OPAQUE(from);
+        barrier_var(from);
         if (from > MC_EXTENT_BYTES - 8)
             return 0;
         last = key_words(scratch);
-        BOUND(last, KEY_WORDS - 1);
+        bound_mask(last, KEY_WORDS - 1);
         differ |= (LOAD64(extent + from) >> (64 - 8 * rest)) ^ scratch->key[last];
     }
     return !differ;

@@ -41,14 +41,14 @@ struct {
     __uint(key_size, sizeof(u32));
     __uint(max_entries, MC_MAX_EXTENTS);
     __array(values, struct extent_map);
-} heap SEC(".maps");
+} mc_heap SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
     __uint(key_size, sizeof(u32));
     __uint(max_entries, MC_MAX_TABLE_EXTENTS);
     __array(values, struct table_map);
-} table SEC(".maps");
+} mc_table SEC(".maps");
 
 /* The item fields that are compared at once: refcount to epoch. */
 enum {
@@ -69,14 +69,14 @@ enum {
 static __always_inline struct mc_bucket *bucket_at(u32 extent, u64 index)
 {
     u32 zero = 0;
-    void *buckets = bpf_map_lookup_elem(&table, &extent);
+    void *buckets = bpf_map_lookup_elem(&mc_table, &extent);
 
     if (unlikely(!buckets))
         return NULL;
     buckets = bpf_map_lookup_elem(buckets, &zero);
     if (unlikely(!buckets))
         return NULL;
-    BOUND(index, MC_TABLE_BUCKETS - 1);
+    bound_mask(index, MC_TABLE_BUCKETS - 1);
     return buckets + index * sizeof(struct mc_bucket);
 }
 
@@ -95,7 +95,7 @@ static __always_inline char *extent_of(u32 ref, u64 *offset)
 {
     u64 at = (u64)ref << (control.ref_shift & 7);
     u32 index = at / MC_EXTENT_BYTES, zero = 0;
-    void *extent = bpf_map_lookup_elem(&heap, &index);
+    void *extent = bpf_map_lookup_elem(&mc_heap, &index);
 
     *offset = at;
     return extent ? bpf_map_lookup_elem(extent, &zero) : NULL;
@@ -114,7 +114,7 @@ static __always_inline u64 bucket_matches(const struct mc_bucket *bucket, u64 ha
 
 static __always_inline u32 bucket_ref(const struct mc_bucket *bucket, u64 slot)
 {
-    BOUND(slot, MC_SLOTS - 1);
+    bound_mask(slot, MC_SLOTS - 1);
     return READ_ONCE(*(const u32 *)((const char *)bucket->refs + slot * 4));
 }
 
@@ -130,17 +130,17 @@ static __always_inline enum verdict copy_bytes(struct scratch *scratch, u64 at, 
     for (i = 0; i < TEXT_MAX / 64 + 1; i++) {
         if (i >= blocks)
             break;
-        OPAQUE(from);
+        barrier_var(from);
         if (from > MC_EXTENT_BYTES - 64)
             return FOUND_RETRY;
-        BOUND(to, 2047);
+        bound_mask(to, 2047);
         copy64(scratch->reply + to, extent + from);
         from += 64;
         to += 64;
     }
-    OPAQUE(from);
+    barrier_var(from);
     if (likely(from <= MC_EXTENT_BYTES - 64)) {
-        BOUND(to, 2047);
+        bound_mask(to, 2047);
         copy64(scratch->reply + to, extent + from);
         return FOUND_HIT;
     }
@@ -148,10 +148,10 @@ static __always_inline enum verdict copy_bytes(struct scratch *scratch, u64 at, 
     for (i = 0; i < 8; i++) {
         if (i >= words)
             break;
-        OPAQUE(from);
+        barrier_var(from);
         if (from > MC_EXTENT_BYTES - 8)
             return FOUND_RETRY;
-        BOUND(to, 2047);
+        bound_mask(to, 2047);
         STORE64(scratch->reply + to, LOAD64(extent + from));
         from += 8;
         to += 8;
@@ -159,10 +159,10 @@ static __always_inline enum verdict copy_bytes(struct scratch *scratch, u64 at, 
     /* The last word, over bytes that may have been copied before. */
     from = offset + n - 8;
     to = at + n - 8;
-    OPAQUE(from);
+    barrier_var(from);
     if (from > MC_EXTENT_BYTES - 8)
         return FOUND_RETRY;
-    BOUND(to, 2047);
+    bound_mask(to, 2047);
     STORE64(scratch->reply + to, LOAD64(extent + from));
     return FOUND_HIT;
 }
@@ -181,7 +181,7 @@ static __always_inline int item_at(u32 ref, struct item_place *place)
 
     begin %= MC_EXTENT_BYTES;
     offset = begin;
-    CLAMP(offset, MC_EXTENT_BYTES - ITEM_BYTES);
+    clamp_or_zero(offset, MC_EXTENT_BYTES - ITEM_BYTES);
     place->extent = extent;
     place->offset = offset;
     return extent && is_same(offset, begin);
@@ -233,7 +233,7 @@ static __always_inline int item_has_expired(struct scratch *scratch, u32 second)
  * Whether an item may be served: FOUND_HIT or a reason. *now: if it expires, the server's clock by
  * which it has not, in nanoseconds.
  */
-static __always_inline enum verdict item_is_fit(u64 meta, u64 expiry, u64 *now)
+static __always_inline enum verdict item_is_answerable(u64 meta, u64 expiry, u64 *now)
 {
     u32 exptime = expiry;
 
@@ -250,7 +250,7 @@ static __always_inline u32 item_sum(u64 meta, const struct item_place *place, u6
 {
     u64 at = place->offset + MC_ITEM_HEADER + nwire;
 
-    OPAQUE(at);
+    barrier_var(at);
     if (!(META_FLAGS(meta) & MC_ITEM_SUMMED) || at > MC_EXTENT_BYTES - 2)
         return 0;
     return LOAD16(place->extent + at);
@@ -269,7 +269,7 @@ static __always_inline enum verdict item_to_reply(struct scratch *scratch,
         ((u32)expiry && item_has_expired(scratch, expiry)))
         return PASS_EXPIRED;
     nwire = expiry >> 32;
-    OPAQUE(nwire);
+    barrier_var(nwire);
     if (nwire < 8)
         return FOUND_RETRY;
     if (nwire > TEXT_MAX || scratch->nreply + 6 + nwire + 5 > REPLY_MAX)
@@ -334,7 +334,7 @@ static __always_inline void slot_replied(struct scratch *scratch)
 
     if (likely(scratch->unmarked == UNMARKED_NONE))
         return;
-    BOUND(n, MARKS_MAX - 1);
+    bound_mask(n, MARKS_MAX - 1);
     scratch->marks[n] = scratch->unmarked;
     scratch->nmarks = n + 1;
 }

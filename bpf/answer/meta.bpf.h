@@ -148,7 +148,7 @@ static __always_inline enum verdict mg_flags(struct scratch *scratch)
     scratch->mg.shown = 0;
     scratch->mg.nshown = 0;
     for (i = 0; i <= META_FLAGS_MAX; i++) {
-        BOUND(at, REQUEST_ROOM - 1); /* see mg_line */
+        bound_mask(at, REQUEST_ROOM - 1); /* see mg_line */
         word = mg_word(scratch, &at);
         letter = word;
         if (letter == ' ') {
@@ -227,7 +227,7 @@ __attribute__((noinline)) int reply_opaque(struct scratch *scratch, u64 at)
     if (!scratch)
         return 0;
     from = scratch->mg.opaque;
-    BOUND(from, REQUEST_ROOM - 1);
+    bound_mask(from, REQUEST_ROOM - 1);
     word = scratch->request + from;
     at = reply_add(scratch, at, ' ', 1);
     reply_text(scratch, at, word, 16);
@@ -298,7 +298,8 @@ static __always_inline u64 mg_line(struct scratch *scratch, const struct item_su
         at = reply_add(scratch, at, 'H' | 'D' << 8, 2);
     }
     for (i = 0; i < META_SHOWN_MAX; i++) {
-        BOUND(at, 2047); /* whichever flag it was: then the verifier need not follow all orders */
+        bound_mask(at,
+                   2047); /* whichever flag it was: then the verifier need not follow all orders */
         if (!flags)
             break;
         at = mg_hit_flag(scratch, at, suffix, flags);
@@ -323,7 +324,7 @@ static __always_inline enum verdict mg_miss(struct scratch *scratch)
     }
     at = reply_add(scratch, at, 'E' | 'N' << 8, 2);
     for (i = 0; i < META_SHOWN_MAX; i++) {
-        BOUND(at, 2047);
+        bound_mask(at, 2047);
         if (!flags)
             break;
         if ((u8)flags == 'O') {

@@ -57,14 +57,14 @@ static __always_inline enum verdict one_item(struct scratch *scratch, struct one
         return FOUND_MORE;
     offset %= MC_EXTENT_BYTES;
     within = offset;
-    CLAMP(within, MC_EXTENT_BYTES - ONE_REACH);
+    clamp_or_zero(within, MC_EXTENT_BYTES - ONE_REACH);
     if (unlikely(within != offset))
         return FOUND_MORE;
     item += within;
     meta = LOAD64(item + ITEM_META);
     expiry = LOAD64(item + ITEM_EXPTIME);
     nwire = expiry >> 32;
-    OPAQUE(nwire);
+    barrier_var(nwire);
     one->wire = item + MC_ITEM_HEADER;
     one->nwire = nwire;
     one->meta = meta;
@@ -113,7 +113,7 @@ static __always_inline u64 one_sum(const struct one *one)
 {
     u64 at = one->nwire;
 
-    BOUND(at, 2047);
+    bound_mask(at, 2047);
     return META_FLAGS(one->meta) & MC_ITEM_SUMMED ? LOAD16(one->wire + at)
                                                   : wire_sum(one->wire, one->nwire);
 }

@@ -19,7 +19,7 @@
 /* Up to 8 bytes. */
 static __always_inline u64 reply_add(struct scratch *scratch, u64 at, u64 text, u64 n)
 {
-    BOUND(at, 2047);
+    bound_mask(at, 2047);
     STORE64(scratch->reply + at, text);
     return at + n;
 }
@@ -38,7 +38,7 @@ static __always_inline u64 reply_key_here(struct scratch *scratch, u64 at)
     for (i = 0; i < KEY_WORDS / 4; i++) {
         if (32 * i >= nkey)
             break;
-        BOUND(to, 2047);
+        bound_mask(to, 2047);
         copy16(scratch->reply + to, &scratch->key[4 * i]);
         copy16(scratch->reply + to + 16, &scratch->key[4 * i + 2]);
         to += 32;
@@ -55,7 +55,7 @@ __attribute__((noinline)) int reply_key(struct scratch *scratch, u64 at)
 /* n bytes, up to 16, which begin there; as many are read. */
 static __always_inline u64 reply_text(struct scratch *scratch, u64 at, const void *text, u64 n)
 {
-    BOUND(at, 2047);
+    bound_mask(at, 2047);
     copy16(scratch->reply + at, text);
     return at + n;
 }
@@ -115,7 +115,7 @@ static __always_inline enum verdict reply_hit(struct scratch *scratch)
 
     if (nhits >= HITS_MAX)
         return PASS_SIZE;
-    BOUND(at, 2047);
+    bound_mask(at, 2047);
     STORE32(scratch->reply + at, (u32)TEXT_VALUE);
     STORE16(scratch->reply + at + 4, (u16)(TEXT_VALUE >> 32));
     scratch->classes[nhits] = scratch->clsid;
@@ -128,7 +128,7 @@ static __always_inline void reply_end(struct scratch *scratch)
 {
     u64 at = scratch->nreply;
 
-    BOUND(at, 2047);
+    bound_mask(at, 2047);
     STORE32(scratch->reply + at, (u32)TEXT_END);
     scratch->reply[at + 4] = (char)(TEXT_END >> 32);
     scratch->nreply += 5;
@@ -141,7 +141,7 @@ static __always_inline u64 reply_start(const struct scratch *scratch)
 {
     u64 start = REPLY_TEXT - offsets_text(scratch_offsets(scratch));
 
-    BOUND(start, 31);
+    bound_mask(start, 31);
     return start;
 }
 
@@ -166,7 +166,7 @@ __attribute__((noinline)) int reply_text_sum(struct scratch *scratch)
     if (!scratch)
         return 0;
     ntext = scratch->nreply - REPLY_TEXT;
-    BOUND(ntext, 2047);
+    bound_mask(ntext, 2047);
     return (int)sum_fold(text_sum(scratch->reply + REPLY_TEXT, ntext));
 }
 
@@ -187,9 +187,9 @@ static __always_inline u64 reply_sum(struct scratch *scratch, u64 ntext, const i
 
 /*
  * Writes the headers before the reply's text, and zeros behind it, where there may be padding.
- * left: the checksum is left to hardware.
+ * partial: the checksum is partial, for hardware to complete.
  */
-__attribute__((noinline)) int reply_headers(struct scratch *scratch, int left)
+__attribute__((noinline)) int reply_headers(struct scratch *scratch, int partial)
 {
     u64 nreply, ntext;
     void *l4;
@@ -199,18 +199,18 @@ __attribute__((noinline)) int reply_headers(struct scratch *scratch, int left)
     nreply = scratch->nreply;
     ntext = nreply - REPLY_TEXT;
     link_reply(scratch->reply + reply_start(scratch), &scratch->saved,
-               scratch->offsets.ip != FRAME_IP);
-    BOUND(nreply, 2047);
+               scratch->offsets.ip != ETH_HLEN);
+    bound_mask(nreply, 2047);
     STORE64(scratch->reply + nreply, 0);
     l4 = scratch->reply + REPLY_TEXT - L4_TEXT;
     if (scratch->offsets.v6)
         l4_reply(l4 - IP6_BYTES, &scratch->saved, 1, ntext, reply_sum(scratch, ntext, 0));
     else
         l4_reply(l4 - IP4_BYTES, &scratch->saved, 0, ntext, reply_sum(scratch, ntext, 0));
-    if (left && scratch->offsets.v6)
-        l4_leave_checksum(l4 - IP6_BYTES, 1);
-    else if (left)
-        l4_leave_checksum(l4 - IP4_BYTES, 0);
+    if (partial && scratch->offsets.v6)
+        l4_put_partial(l4 - IP6_BYTES, 1);
+    else if (partial)
+        l4_put_partial(l4 - IP4_BYTES, 0);
     return 0;
 }
 
@@ -245,12 +245,12 @@ static __always_inline int xdp_write_reply(struct xdp_md *ctx, struct scratch *s
 {
     u64 nframe;
 
-    if (likely(scratch->offsets.ip == FRAME_IP && !scratch->offsets.v6) &&
+    if (likely(scratch->offsets.ip == ETH_HLEN && !scratch->offsets.v6) &&
         xdp_write_plain(ctx, scratch))
         return 1;
     reply_headers(scratch, 0);
     nframe = frame_size(reply_size(scratch), READ_ONCE(scratch->nframe));
-    BOUND_SIZE(nframe, 2047);
+    bound_size(nframe, 2047);
     return !bpf_xdp_store_bytes(ctx, 0, scratch->reply + reply_start(scratch), nframe);
 }
 

@@ -14,7 +14,7 @@
 
 enum {
     /* Where in struct scratch a reply's text begins: behind the longest headers, aligned. */
-    REPLY_TEXT = (FRAME_IP + 2 * TAG_BYTES + IP6_BYTES + L4_TEXT + 7) / 8 * 8,
+    REPLY_TEXT = (ETH_HLEN + 2 * TAG_BYTES + IP6_BYTES + L4_TEXT + 7) / 8 * 8,
     REPLY_MAX = REPLY_TEXT + TEXT_MAX,
 };
 
@@ -33,8 +33,7 @@ struct mg {
 struct scratch {
     struct mc_counts counts;
 
-    /* --- when this CPU last read the kernel's clock, in its ticks, and what it read (lookup) ---
-     */
+    /* --- when this CPU last read the kernel's clock, in its ticks, and what it read (lookup) -- */
     u64 clock_tick;
     u64 clock_ns;
 
@@ -43,12 +42,11 @@ struct scratch {
     struct saved_headers saved;
     u64 last; /* its last 8 bytes as they came */
     u64 nframe;
-    u32 ntext;         /* of the transport's payload, from the text on */
-    u32 checksum_left; /* in TC: it is left to hardware */
-    u32 for_tc;        /* in the chain's XDP programs: TC is to answer it */
+    u32 ntext;            /* of the transport's payload, from the text on */
+    u32 checksum_partial; /* in TC: it is partial */
+    u32 for_tc;           /* in the chain's XDP programs: TC is to answer it */
 
-    /* --- the text that is parsed: a request behind "get " or from its verb on; a reply (fill) ---
-     */
+    /* --- the text that is parsed: a request behind "get " or from its verb on; a reply (fill) - */
     u32 nrequest;
     u32 at;     /* of the next key in it */
     u32 nkeys;  /* so far */
@@ -96,13 +94,13 @@ struct {
     __uint(max_entries, 1);
     __type(key, u32);
     __type(value, struct scratch);
-} scratch_map SEC(".maps");
+} mc_scratch SEC(".maps");
 
 static __always_inline struct scratch *scratch_get(void)
 {
     u32 zero = 0;
 
-    return bpf_map_lookup_elem(&scratch_map, &zero);
+    return bpf_map_lookup_elem(&mc_scratch, &zero);
 }
 
 /*
@@ -123,7 +121,7 @@ static __always_inline struct offsets scratch_offsets(const struct scratch *scra
 /* clang 19 knows what a function returns and leaves a mask out; the verifier does not know. */
 static __always_inline void count_reason(struct scratch *scratch, u64 reason)
 {
-    BOUND(reason, 31);
+    bound_mask(reason, 31);
     scratch->counts.count[reason]++;
 }
 

@@ -17,7 +17,7 @@
 
 static __always_inline u64 request_word(const struct scratch *scratch, u64 at)
 {
-    BOUND(at, REQUEST_ROOM - 1);
+    bound_mask(at, REQUEST_ROOM - 1);
     return LOAD64(scratch->request + at);
 }
 
@@ -31,7 +31,7 @@ __attribute__((noinline)) int request_sum(struct scratch *scratch)
     if (!scratch)
         return 0;
     n = scratch->nrequest;
-    CLAMP(n, REQUEST_MAX);
+    clamp_or_zero(n, REQUEST_MAX);
     return sum_fold(text_sum(scratch->request, n));
 }
 
@@ -39,15 +39,15 @@ __attribute__((noinline)) int request_sum(struct scratch *scratch)
  * What the checksum says of the request in `scratch`, the sum of whose text before scratch->request
  * is `before`.
  */
-static __always_inline enum checksum request_judge(struct scratch *scratch, u64 before)
+static __always_inline enum checksum request_csum_verify(struct scratch *scratch, u64 before)
 {
     u64 n = scratch->nrequest;
 
     if (!l4_has_checksum(&scratch->saved, scratch->offsets.v6))
-        return ip4_judge(&scratch->saved);
+        return ip4_csum_verify(&scratch->saved);
     before += n < 64 ? sum_rest(scratch->request, n) : (u64)request_sum(scratch);
-    return scratch->offsets.v6 ? l4_judge(&scratch->saved, 1, before)
-                               : l4_judge(&scratch->saved, 0, before);
+    return scratch->offsets.v6 ? l4_csum_verify(&scratch->saved, 1, before)
+                               : l4_csum_verify(&scratch->saved, 0, before);
 }
 
 /* Brings the request behind the text's first `skip` bytes into `scratch`: 0 or a reason. */
@@ -63,25 +63,25 @@ static __always_inline enum verdict request_load(struct packet packet, struct sc
     if (packet.from == PACKET_XDP && nrequest - 8 <= LOAD_DIRECT - 8 &&
         xdp_load_direct(packet.ctx, at, scratch->request, nrequest))
         return VERDICT_OK;
-    BOUND_SIZE(nrequest, REQUEST_ROOM - 1);
+    bound_size(nrequest, REQUEST_ROOM - 1);
     if (packet_load(packet, at, scratch->request, nrequest))
         return PASS_ERROR;
     return VERDICT_OK;
 }
 
 /*
- * Whether a request's checksum, with `before` as in request_judge, is not wrong: 0 or a reason. TC
- * has to know more: whether it is whole or left to hardware. It is both, of 1 packet in 65,536, by
- * chance: then it cannot be told which.
+ * Whether a request's checksum, with `before` as in request_csum_verify, is not wrong: 0 or a
+ * reason. TC has to know more: whether it is whole or partial. It is both, of 1 packet in 65,536,
+ * by chance: then it cannot be told which.
  */
 static __always_inline enum verdict request_check(struct packet packet, struct scratch *scratch,
                                                   u32 before)
 {
-    enum checksum found = request_judge(scratch, before);
+    enum checksum found = request_csum_verify(scratch, before);
 
-    if (found == CHECKSUM_WRONG)
+    if (found == CHECKSUM_INVALID)
         return PASS_PACKET;
-    if (packet.from != PACKET_XDP && found == CHECKSUM_RIGHT && scratch->checksum_left)
+    if (packet.from != PACKET_XDP && found == CHECKSUM_VALID && scratch->checksum_partial)
         return PASS_PACKET;
     return VERDICT_OK;
 }
@@ -102,7 +102,7 @@ static __always_inline void answer_begin(struct scratch *scratch)
     scratch->wire_sum = 0;
     scratch->nreply = REPLY_TEXT;
     /* Zeros behind the request end every search for its end. */
-    BOUND(at, REQUEST_ROOM - 1);
+    bound_mask(at, REQUEST_ROOM - 1);
     STORE64(scratch->request + at, 0);
 }
 
@@ -110,7 +110,7 @@ static __always_inline int request_has_newline(const struct scratch *scratch)
 {
     u64 at = scratch->nrequest - 1;
 
-    BOUND(at, REQUEST_ROOM - 1);
+    bound_mask(at, REQUEST_ROOM - 1);
     return scratch->request[at] == '\n';
 }
 
@@ -141,7 +141,7 @@ __attribute__((noinline)) int request_skip(struct scratch *scratch)
     at = scratch->at;
     for (i = 0; i < REQUEST_MAX / 64 + 1; i++) {
         from = scratch->request;
-        BOUND(at, REQUEST_ROOM - 1);
+        bound_mask(at, REQUEST_ROOM - 1);
         from += at;
 #pragma clang loop unroll(full)
         for (j = 0; j < 8; j++) {

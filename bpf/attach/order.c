@@ -103,8 +103,7 @@ static void read_name(uint32_t id, char name[LOADER_NAME])
  */
 static bool is_of_a_server(const struct loader *loader, uint32_t id, const char *name)
 {
-    return strncmp(name, "mc_", 3) == 0 || strcmp(name, "tx_filter") == 0 ||
-           (!name[0] && share_knows(loader, id));
+    return strncmp(name, "mc_", 3) == 0 || (!name[0] && share_knows(loader, id));
 }
 
 int order_attach(const struct loader *loader, int program, int ifindex, enum loader_hook at)

@@ -23,7 +23,7 @@ struct {
     __uint(key_size, sizeof(__u32));
     __uint(value_size, sizeof(__u32));
     __uint(max_entries, SHARE_SERVERS + 1);
-} share_servers SEC(".maps");
+} mc_servers SEC(".maps");
 
 struct share_ports share_ports;
 
@@ -86,7 +86,7 @@ int mc_share(struct xdp_md *ctx)
 #pragma clang loop unroll(full)
     for (i = 0; i < SHARE_SERVERS; i++)
         if (port == ports[i] && port)
-            bpf_tail_call_static(ctx, &share_servers, i);
+            bpf_tail_call_static(ctx, &mc_servers, i);
     return XDP_PASS;
 }
 

@@ -264,7 +264,7 @@ static void take(struct loader *loader, struct share_link *share, const struct m
  */
 static bool is_xdp(const struct share_link *share, int fd)
 {
-    const int servers = bpf_map__fd(share->skel->maps.share_servers);
+    const int servers = bpf_map__fd(share->skel->maps.mc_servers);
     const uint32_t spare = SHARE_SERVERS;
 
     if (fd < 0 || prog_array_set(servers, spare, fd))
@@ -386,7 +386,8 @@ void share_open(struct loader *loader)
     if (!attached || attached->share_socket < 0 || attached->share_listens)
         return;
     fill_name(loader, &name, attached->share_number);
-    /* A member of the group may give it the socket; others need CAP_CHOWN, which units leave out.
+    /*
+     * A member of the group may give it the socket; others need CAP_CHOWN, which units leave out.
      */
     before = setfsgid(attached->share_group);
     attached->share_listens = !chown(name.sun_path, (uid_t)-1, attached->share_group) &&
@@ -553,7 +554,7 @@ static int judge(struct loader *loader, const struct asked *all, bool generic)
 /* Makes the program of this server call all of them, and itself. 0 or -errno. */
 static int fill(struct loader *loader, struct share_link *share, const struct asked *all)
 {
-    int servers = bpf_map__fd(share->skel->maps.share_servers), rc = 0;
+    int servers = bpf_map__fd(share->skel->maps.mc_servers), rc = 0;
     struct share_ports *ports = &share->skel->bss->share_ports;
     struct message own;
     uint32_t i;
@@ -589,7 +590,7 @@ static int replace(const struct share_link *share, const struct asked *all)
 static void tell_all(struct loader *loader, const struct share_link *share, const struct asked *all)
 {
     const int out[] = {bpf_program__fd(share->skel->progs.mc_share),
-                       bpf_map__fd(share->skel->maps.share_servers)};
+                       bpf_map__fd(share->skel->maps.mc_servers)};
     unsigned int i;
 
     for (i = 0; i < all->n; i++) {

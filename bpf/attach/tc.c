@@ -144,7 +144,8 @@ static int attach_filter(struct loader *loader, struct loader_link *link, enum l
 
 static void look_before(struct loader *loader, struct loader_link *link, enum loader_hook at)
 {
-    const uint32_t *seen = &loader->object.way_seen[(uint32_t)link->ifindex % MC_WAY_SEEN];
+    const uint32_t *seen =
+        &loader->object.return_path_seen[(uint32_t)link->ifindex % MC_RETURN_PATH_SEEN];
 
     order_look(loader, program_of(loader, at), link->ifindex, at,
                at == LOADER_EGRESS ? __atomic_load_n(seen, __ATOMIC_RELAXED) : 0, &link->tc[at]);

@@ -2,8 +2,8 @@
 /*
  * chain: the seven programs of BMC's paper (Ghigoff et al., NSDI 2021, figure 5), in front of any
  * memcached. doc/chain.md says what each does; they call one another by tail calls, and pass on
- * what they know in the scratch memory of their CPU. Two more are not in the paper: follow_replies
- * is the part of update_cache that follows TCP, and answer_large runs on TC ingress behind XDP.
+ * what they know in the scratch memory of their CPU. Two more are not in the paper: mc_follow is
+ * the part of mc_update_cache that follows TCP, and mc_answer_large runs on TC ingress behind XDP.
  *
  * In doubt a program passes the packet exactly as it came, and invalidates what the packet might
  * have written.
@@ -11,19 +11,19 @@
 #include "bpf/packet/udp.bpf.h"
 
 #include "bpf/answer/reply.bpf.h"
-#include "bpf/chain/ask.bpf.h"
 #include "bpf/chain/classify.bpf.h"
 #include "bpf/chain/fill.bpf.h"
 #include "bpf/chain/gate.bpf.h"
 #include "bpf/chain/get.bpf.h"
 #include "bpf/chain/large.bpf.h"
 #include "bpf/chain/maps.bpf.h"
+#include "bpf/chain/outstanding.bpf.h"
 #include "bpf/chain/replies.bpf.h"
 #include "bpf/chain/sender.bpf.h"
 #include "bpf/chain/udp.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/headers.bpf.h"
-#include "bpf/packet/way.bpf.h"
+#include "bpf/packet/return_path.bpf.h"
 #include "bpf/shared/chain.h"
 #include "bpf/udp/frame.bpf.h"
 #include "bpf/udp/skb.bpf.h"
@@ -31,11 +31,11 @@
 enum { CALL_HASH_KEYS, CALL_PREPARE_PACKET, CALL_WRITE_REPLY, CALL_INVALIDATE_CACHE, XDP_CALLS };
 enum { CALL_UPDATE_CACHE, CALL_FOLLOW_REPLIES, TC_CALLS };
 
-int hash_keys(struct xdp_md *ctx);
-int prepare_packet(struct xdp_md *ctx);
-int write_reply(struct xdp_md *ctx);
-int invalidate_cache(struct xdp_md *ctx);
-int update_cache(struct __sk_buff *skb);
+int mc_hash_keys(struct xdp_md *ctx);
+int mc_prepare(struct xdp_md *ctx);
+int mc_write_reply(struct xdp_md *ctx);
+int mc_invalidate(struct xdp_md *ctx);
+int mc_update_cache(struct __sk_buff *skb);
 
 /*
  * The kernel empties both arrays when their last descriptor is closed: then tail calls fail, and
@@ -46,11 +46,11 @@ struct {
     __uint(key_size, sizeof(u32));
     __uint(max_entries, XDP_CALLS);
     __array(values, int(void *));
-} xdp_calls SEC(".maps") = {
-    .values = {[CALL_HASH_KEYS] = (void *)&hash_keys,
-               [CALL_PREPARE_PACKET] = (void *)&prepare_packet,
-               [CALL_WRITE_REPLY] = (void *)&write_reply,
-               [CALL_INVALIDATE_CACHE] = (void *)&invalidate_cache},
+} mc_xdp_calls SEC(".maps") = {
+    .values = {[CALL_HASH_KEYS] = (void *)&mc_hash_keys,
+               [CALL_PREPARE_PACKET] = (void *)&mc_prepare,
+               [CALL_WRITE_REPLY] = (void *)&mc_write_reply,
+               [CALL_INVALIDATE_CACHE] = (void *)&mc_invalidate},
 };
 
 struct {
@@ -58,15 +58,16 @@ struct {
     __uint(key_size, sizeof(u32));
     __uint(max_entries, TC_CALLS);
     __array(values, int(void *));
-} tc_calls SEC(".maps") = {
-    .values = {[CALL_UPDATE_CACHE] = (void *)&update_cache,
-               [CALL_FOLLOW_REPLIES] = (void *)&follow_replies},
+} mc_tc_calls SEC(".maps") = {
+    .values = {[CALL_UPDATE_CACHE] = (void *)&mc_update_cache,
+               [CALL_FOLLOW_REPLIES] = (void *)&mc_follow},
 };
 
 /* --- XDP ------------------------------------------------------------------------- */
 
 /*
- * What rx_filter does with a packet. RX_LOOK: it is no plain get, and classify_ingress looks at it.
+ * What mc_rx_filter does with a packet. RX_LOOK: it is no plain get, and classify_ingress looks at
+ * it.
  */
 enum rx { RX_PASS, RX_GET, RX_LOOK };
 
@@ -77,10 +78,10 @@ static __always_inline enum verdict rx_tagged(struct xdp_md *ctx, const void *da
     u32 nlink;
     u16 type = frame_untag(data, &nlink);
 
-    if (type != TYPE_IP4 && type != TYPE_IP6)
+    if (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6))
         return type_is_tag(type) ? HEAD_ODD : HEAD_FOREIGN;
     *scratch = scratch_get();
-    return frame_check_any(ctx, nlink, type == TYPE_IP6);
+    return frame_check_any(ctx, nlink, type == bpf_htons(ETH_P_IPV6));
 }
 
 /* What frame_check says of a frame: a HEAD_* or a reason. */
@@ -94,9 +95,9 @@ static __always_inline enum verdict rx_check(struct xdp_md *ctx, struct scratch 
     case FRAME_OURS6:
         return frame_check(ctx, OFFSETS(0, 1), 1, scratch);
     case FRAME_IP4: /* most of what comes is of TCP */
-        return ip_has_other_port(data + FRAME_IP, end, 0, 0) ? HEAD_FOREIGN : HEAD_ODD;
+        return ip_has_other_port(data + ETH_HLEN, end, 0, 0) ? HEAD_FOREIGN : HEAD_ODD;
     case FRAME_IP6:
-        return ip_has_other_port(data + FRAME_IP, end, 1, 0) ? HEAD_FOREIGN : HEAD_ODD;
+        return ip_has_other_port(data + ETH_HLEN, end, 1, 0) ? HEAD_FOREIGN : HEAD_ODD;
     case FRAME_TAGGED:
         return rx_tagged(ctx, data, scratch);
     case FRAME_SHORT:
@@ -124,17 +125,17 @@ static __always_inline enum rx rx_look(struct xdp_md *ctx)
 }
 
 SEC("xdp")
-int rx_filter(struct xdp_md *ctx)
+int mc_rx_filter(struct xdp_md *ctx)
 {
     enum rx rx = rx_look(ctx);
 
     if (rx == RX_GET) {
-        bpf_tail_call(ctx, &xdp_calls, CALL_HASH_KEYS);
+        bpf_tail_call(ctx, &mc_xdp_calls, CALL_HASH_KEYS);
         rx = RX_LOOK;
     }
     if (rx == RX_LOOK && classify_ingress(ctx) != KIND_NONE) {
-        bpf_tail_call(ctx, &xdp_calls, CALL_INVALIDATE_CACHE);
-        gate_enter(&all, bpf_ktime_get_ns());
+        bpf_tail_call(ctx, &mc_xdp_calls, CALL_INVALIDATE_CACHE);
+        gate_enter(&whole_table, bpf_ktime_get_ns());
     }
     return XDP_PASS;
 }
@@ -149,7 +150,7 @@ __attribute__((noinline)) int get_leave(struct xdp_md *ctx, u32 why)
         return XDP_PASS;
     get_count(scratch, chain, why);
     get_describe(scratch, chain);
-    ask_note_get(ctx);
+    outstanding_note_get(ctx);
     return XDP_PASS;
 }
 
@@ -160,7 +161,7 @@ static __always_inline int get_to_tc(struct xdp_md *ctx)
 }
 
 SEC("xdp")
-int hash_keys(struct xdp_md *ctx)
+int mc_hash_keys(struct xdp_md *ctx)
 {
     struct chain_scratch *chain;
     struct scratch *scratch = scratch_get();
@@ -175,7 +176,7 @@ int hash_keys(struct xdp_md *ctx)
         why = chain ? chain->missing : PASS_ERROR;
     }
     if (rc == STEP_END) {
-        bpf_tail_call(ctx, &xdp_calls, CALL_PREPARE_PACKET);
+        bpf_tail_call(ctx, &mc_xdp_calls, CALL_PREPARE_PACKET);
         return XDP_PASS;
     }
     if (rc == STEP_MISS)
@@ -185,8 +186,8 @@ int hash_keys(struct xdp_md *ctx)
     if (!chain)
         return XDP_PASS;
     get_describe(scratch, chain);
-    bpf_tail_call(ctx, &xdp_calls, CALL_INVALIDATE_CACHE);
-    gate_enter(&all, bpf_ktime_get_ns());
+    bpf_tail_call(ctx, &mc_xdp_calls, CALL_INVALIDATE_CACHE);
+    gate_enter(&whole_table, bpf_ktime_get_ns());
     return XDP_PASS;
 }
 
@@ -201,7 +202,7 @@ static __always_inline u64 reply_frame_size(const struct scratch *scratch)
  * until the reply is written.
  */
 SEC("xdp")
-int prepare_packet(struct xdp_md *ctx)
+int mc_prepare(struct xdp_md *ctx)
 {
     struct scratch *scratch = scratch_get();
     int grow, at_head, rc;
@@ -214,17 +215,17 @@ int prepare_packet(struct xdp_md *ctx)
     if (unlikely(scratch->for_tc))
         return get_to_tc(ctx);
     grow = (int)reply_frame_size(scratch) - (int)scratch->nframe;
-    at_head = grow > 0 && grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow);
+    at_head = grow > 0 && grow <= REPLY_HEADROOM && !bpf_xdp_adjust_head(ctx, -grow);
     if (grow > 0 && !at_head && bpf_xdp_adjust_tail(ctx, grow))
         return get_to_tc(ctx);
-    bpf_tail_call(ctx, &xdp_calls, CALL_WRITE_REPLY);
+    bpf_tail_call(ctx, &mc_xdp_calls, CALL_WRITE_REPLY);
     if (grow > 0 && (at_head ? bpf_xdp_adjust_head(ctx, grow) : bpf_xdp_adjust_tail(ctx, -grow)))
         return XDP_ABORTED;
     return XDP_PASS;
 }
 
 SEC("xdp")
-int write_reply(struct xdp_md *ctx)
+int mc_write_reply(struct xdp_md *ctx)
 {
     struct scratch *scratch = scratch_get();
     u64 n;
@@ -246,7 +247,7 @@ int write_reply(struct xdp_md *ctx)
 }
 
 SEC("xdp")
-int invalidate_cache(struct xdp_md *ctx)
+int mc_invalidate(struct xdp_md *ctx)
 {
     struct chain_scratch *scratch = chain_scratch_get();
 
@@ -261,20 +262,20 @@ int invalidate_cache(struct xdp_md *ctx)
 static __always_inline int tx_is_other(struct __sk_buff *skb)
 {
     const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-    const void *ip = data + FRAME_IP;
+    const void *ip = data + ETH_HLEN;
 
     if (ip > end)
         return 0;
-    if (LOAD16(data + 12) == TYPE_IP4)
+    if (LOAD16(data + 12) == bpf_htons(ETH_P_IP))
         return ip_has_other_port(ip, end, 0, 1);
-    return LOAD16(data + 12) == TYPE_IP6 && ip_has_other_port(ip, end, 1, 1);
+    return LOAD16(data + 12) == bpf_htons(ETH_P_IPV6) && ip_has_other_port(ip, end, 1, 1);
 }
 
 /*
  * What the server sends leaves by another port than its own, which a rule of this machine has put
  * there, or in a tunnel. So what comes that way is read by the server as well, and is not seen.
  */
-__attribute__((noinline)) int tx_hidden(struct __sk_buff *skb)
+__attribute__((noinline)) int tx_no_mac_header(struct __sk_buff *skb)
 {
     struct bpf_sock *sk = sender_of(skb);
 
@@ -292,40 +293,40 @@ static __always_inline int tx_is_fragment(void)
 }
 
 SEC("tc")
-int tx_filter(struct __sk_buff *skb)
+int mc_tx_filter(struct __sk_buff *skb)
 {
-    way_leaving(skb, sender_is_udp);
+    return_path_egress(skb, sender_is_udp);
     if (skb->tc_index == CHAIN_SEEN)
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     if (tx_is_other(skb)) {
         if (unlikely(sender_has_port(skb->sk)))
-            tx_hidden(skb);
+            tx_no_mac_header(skb);
     } else if (classify_egress(skb) != KIND_NONE) {
-        bpf_tail_call(skb, &tc_calls, CALL_UPDATE_CACHE);
+        bpf_tail_call(skb, &mc_tc_calls, CALL_UPDATE_CACHE);
     } else if (unlikely(sender_has_port(skb->sk)) && !tx_is_fragment()) {
-        tx_hidden(skb);
+        tx_no_mac_header(skb);
     }
-    return TC_NEXT;
+    return TC_ACT_UNSPEC;
 }
 
 SEC("tc")
-int update_cache(struct __sk_buff *skb)
+int mc_update_cache(struct __sk_buff *skb)
 {
     struct chain_scratch *scratch = chain_scratch_get();
 
     if (!scratch || (scratch->kind != KIND_TCP && scratch->kind != KIND_UDP))
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     if (!settings.any_socket && !sender_is_server(skb, scratch->proto) &&
         !sender_accepts(skb, scratch)) {
         chain_count(scratch, CHAIN_FOREIGN);
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     }
     skb->tc_index = CHAIN_SEEN;
     if (scratch->kind == KIND_TCP)
-        bpf_tail_call(skb, &tc_calls, CALL_FOLLOW_REPLIES);
+        bpf_tail_call(skb, &mc_tc_calls, CALL_FOLLOW_REPLIES);
     if (scratch->kind == KIND_UDP)
         fill_reply(skb);
-    return TC_NEXT;
+    return TC_ACT_UNSPEC;
 }
 
 char program_license[] SEC("license") = "Dual BSD/GPL";

@@ -24,17 +24,17 @@ static __always_inline enum chain_kind classify_ip(struct packet packet,
     u16 tags[2 * 2 + 1];
     u64 n = 0;
 
-    if (packet_load(packet, FRAME_IP - 2, tags, sizeof(tags)))
+    if (packet_load(packet, ETH_HLEN - 2, tags, sizeof(tags)))
         return KIND_NONE; /* too short for IP */
     if (type_is_tag(tags[0]))
         n = type_is_tag(tags[2]) ? 2 : 1;
     if (n == 2 && type_is_tag(tags[4]))
         return KIND_UNFOLLOWED;
     tags[0] = n ? tags[n == 2 ? 4 : 2] : tags[0];
-    if (tags[0] != TYPE_IP4 && tags[0] != TYPE_IP6)
+    if (tags[0] != bpf_htons(ETH_P_IP) && tags[0] != bpf_htons(ETH_P_IPV6))
         return KIND_NONE;
-    scratch->l3 = FRAME_IP + TAG_BYTES * n;
-    scratch->v6 = tags[0] == TYPE_IP6;
+    scratch->l3 = ETH_HLEN + TAG_BYTES * n;
+    scratch->v6 = tags[0] == bpf_htons(ETH_P_IPV6);
     return KIND_UDP;
 }
 
@@ -98,9 +98,9 @@ static __always_inline enum chain_kind classify_extension(struct packet packet,
         return KIND_NONE;
     scratch->l4 += n;
     scratch->proto = head[0];
-    if (next != IP6_FRAGMENT)
+    if (next != IPPROTO_FRAGMENT)
         return KIND_UDP;
-    if (scratch->proto == PROTOCOL_ICMP6)
+    if (scratch->proto == IPPROTO_ICMPV6)
         return KIND_NONE;
     fragment = extension_fragment(head);
     if (fragment == FRAGMENT_NONE)
@@ -147,7 +147,7 @@ static __always_inline enum chain_kind classify(struct packet packet, struct cha
             kind = KIND_NONE; /* the stack drops it */
         else if (ports[to_us] != control.port)
             kind = KIND_NONE;
-        else if (scratch->proto == PROTOCOL_TCP)
+        else if (scratch->proto == IPPROTO_TCP)
             kind = KIND_TCP;
     }
     scratch->kind = kind;
@@ -162,10 +162,10 @@ static __always_inline int fragment_is_ours(const struct chain_scratch *scratch,
     u8 one = 1;
 
     if (scratch->fragment == FRAGMENT_LATER)
-        return bpf_map_lookup_elem(&fragments, &id) != NULL;
+        return bpf_map_lookup_elem(&mc_fragments, &id) != NULL;
     if (kind == KIND_NONE)
         return 0;
-    bpf_map_update_elem(&fragments, &id, &one, BPF_ANY);
+    bpf_map_update_elem(&mc_fragments, &id, &one, BPF_ANY);
     return 1;
 }
 

@@ -126,17 +126,17 @@ struct {
     __uint(max_entries, 16384);
     __type(key, struct mc_tcp_flow);
     __type(value, struct chain_conn);
-} connections SEC(".maps");
+} mc_connections SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_LRU_HASH);
     __uint(max_entries, 16384);
     __type(key, struct mc_tcp_flow);
     __type(value, struct untracked);
-} untracked_conns SEC(".maps");
+} mc_untracked SEC(".maps");
 
 /* Per-CPU scratch of the programs that handle TCP. */
-struct tcp_scratch {
+struct chain_tcp_scratch {
     struct segment segment;
     struct untracked untracked;
     struct chain_conn conn; /* one that is about to be inserted */
@@ -146,14 +146,14 @@ struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, 1);
     __type(key, u32);
-    __type(value, struct tcp_scratch);
-} tcp_scratch_map SEC(".maps");
+    __type(value, struct chain_tcp_scratch);
+} mc_chain_tcp SEC(".maps");
 
-static __always_inline struct tcp_scratch *tcp_scratch_get(void)
+static __always_inline struct chain_tcp_scratch *chain_tcp_scratch_get(void)
 {
     u32 zero = 0;
 
-    return bpf_map_lookup_elem(&tcp_scratch_map, &zero);
+    return bpf_map_lookup_elem(&mc_chain_tcp, &zero);
 }
 
 static __always_inline u64 flow_hash(const struct mc_tcp_flow *flow)
@@ -256,8 +256,8 @@ static __always_inline void conn_append(struct chain_conn *conn, const struct pa
 
         if (i >= run->nwrites)
             break;
-        BOUND(from, CHAIN_WRITES - 1);
-        BOUND(to, CHAIN_WRITES - 1);
+        bound_mask(from, CHAIN_WRITES - 1);
+        bound_mask(to, CHAIN_WRITES - 1);
         conn->writes[to] = run->writes[from];
     }
     before = __sync_fetch_and_add(&conn->last, run->nwrites);
@@ -279,7 +279,7 @@ __attribute__((noinline)) int conn_end_writes(struct chain_conn *conn, u64 now)
         if (at == READ_ONCE(conn->last))
             break;
         read_barrier();
-        BOUND(at, CHAIN_WRITES - 1);
+        bound_mask(at, CHAIN_WRITES - 1);
         write = conn->writes[at];
         if (!conn->uncertain && seq_before(conn->nreplies, write.number))
             break;
@@ -311,7 +311,7 @@ __attribute__((noinline)) int conn_close_again(struct chain_conn *conn, u64 when
 
         if (!seq_before(at, conn->last))
             break;
-        BOUND(at, CHAIN_WRITES - 1);
+        bound_mask(at, CHAIN_WRITES - 1);
         write_close(conn->writes[at].bucket & ~WRITE_AGAIN, when);
     }
     return 0;
@@ -337,7 +337,7 @@ static __always_inline void surplus_note(struct chain_conn *conn, const struct p
     if (!seq_before(nreplies, conn->surplus)) /* no such write is in flight */
         for (i = 0; i < QUARTERS; i++)
             conn->quarters[i] = nreplies;
-    BOUND(at, QUARTERS - 1);
+    bound_mask(at, QUARTERS - 1);
     /* If the slot's older write is still unanswered, its time stays. */
     if (seq_before(nreplies, (u32)conn->quarters[at]))
         quarter = conn->quarters[at] >> 32;
@@ -370,8 +370,8 @@ static __always_inline int surplus_is_late(const struct chain_conn *conn, u32 be
  * The connection cannot be parsed from here on and becomes an untracked one; `in` is the client's
  * next sequence number. The caller has ended its open writes.
  */
-static __always_inline void conn_forget(struct tcp_scratch *tcp, struct chain_conn *conn, u32 in,
-                                        u64 now)
+static __always_inline void conn_forget(struct chain_tcp_scratch *tcp, struct chain_conn *conn,
+                                        u32 in, u64 now)
 {
     struct untracked *untracked = &tcp->untracked;
 
@@ -382,12 +382,13 @@ static __always_inline void conn_forget(struct tcp_scratch *tcp, struct chain_co
                                     .out = conn->next_out,
                                     .acked = conn->acked,
                                     .state = UNTRACKED_LOST};
-    bpf_map_update_elem(&untracked_conns, &tcp->segment.flow, untracked, BPF_ANY);
-    bpf_map_delete_elem(&connections, &tcp->segment.flow);
+    bpf_map_update_elem(&mc_untracked, &tcp->segment.flow, untracked, BPF_ANY);
+    bpf_map_delete_elem(&mc_connections, &tcp->segment.flow);
 }
 
 /* The same for direction in. Its open writes end by time, unless direction out holds its lock. */
-static __always_inline void conn_lose(struct tcp_scratch *tcp, struct chain_conn *conn, u64 now)
+static __always_inline void conn_lose(struct chain_tcp_scratch *tcp, struct chain_conn *conn,
+                                      u64 now)
 {
     if (!__sync_val_compare_and_swap(&conn->busy_out, 0, 1)) {
         conn->uncertain = 1;
@@ -398,8 +399,8 @@ static __always_inline void conn_lose(struct tcp_scratch *tcp, struct chain_conn
 }
 
 /* Begins to track a connection whose next bytes in and out have these sequence numbers. */
-static __always_inline struct chain_conn *conn_insert(struct tcp_scratch *tcp, u32 in, u32 out,
-                                                      u32 acked)
+static __always_inline struct chain_conn *conn_insert(struct chain_tcp_scratch *tcp, u32 in,
+                                                      u32 out, u32 acked)
 {
     struct chain_conn *conn = &tcp->conn;
 
@@ -430,9 +431,9 @@ static __always_inline struct chain_conn *conn_insert(struct tcp_scratch *tcp, u
     conn->ncheckpoints = 0;
     req_init(&conn->in, PARSER_ANY);
     resp_init(&conn->out, PARSER_ANY);
-    if (bpf_map_update_elem(&connections, &tcp->segment.flow, conn, BPF_ANY))
+    if (bpf_map_update_elem(&mc_connections, &tcp->segment.flow, conn, BPF_ANY))
         return 0;
-    return bpf_map_lookup_elem(&connections, &tcp->segment.flow);
+    return bpf_map_lookup_elem(&mc_connections, &tcp->segment.flow);
 }
 
 #endif

@@ -5,17 +5,17 @@
  * Only a datagram whose frame header says that it is the only one is parsed, as VALUE blocks of the
  * given lengths: a first pass checks all of it, a second one keeps each block. The reply to several
  * keys may be several such datagrams (memcached from 1.5.20 on); the last of them has END, which
- * ends the ask. A reply that is longer than a datagram ends no ask. The text is in scratch->request
- * and the current key in scratch->key, as those of a request are in XDP. A datagram of another form
- * may be the reply to a write, which it ends.
+ * ends the outstanding request. A reply that is longer than a datagram ends no outstanding request.
+ * The text is in scratch->request and the current key in scratch->key, as those of a request are in
+ * XDP. A datagram of another form may be the reply to a write, which it ends.
  */
 #ifndef MC_CHAIN_FILL_BPF_H
 #define MC_CHAIN_FILL_BPF_H
 
 #include "bpf/answer/text.bpf.h"
-#include "bpf/chain/ask.bpf.h"
 #include "bpf/chain/get.bpf.h"
 #include "bpf/chain/maps.bpf.h"
+#include "bpf/chain/outstanding.bpf.h"
 
 enum {
     VALUE_BYTES = 6,   /* "VALUE " */
@@ -33,7 +33,7 @@ struct reply_block {
 
 static __always_inline u8 reply_byte(const struct scratch *scratch, u64 at)
 {
-    BOUND(at, REQUEST_ROOM - 1);
+    bound_mask(at, REQUEST_ROOM - 1);
     return scratch->request[at];
 }
 
@@ -114,7 +114,7 @@ static __always_inline int block_write(const struct scratch *scratch, struct cha
     if (!seq_take(&block->seq))
         return 0;
     block->bucket = index;
-    BOUND(from, REQUEST_ROOM - 1);
+    bound_mask(from, REQUEST_ROOM - 1);
     for (i = 0; i < most / 8; i++) {
         if (i >= words || from > REQUEST_ROOM - 1)
             break;
@@ -128,7 +128,7 @@ static __always_inline int block_write(const struct scratch *scratch, struct cha
 __attribute__((noinline)) int medium_write(struct scratch *scratch, u32 index, u32 from, u32 n)
 {
     u32 place = index & (settings.nmedium - 1);
-    struct chain_block *block = bpf_map_lookup_elem(&medium, &place);
+    struct chain_block *block = bpf_map_lookup_elem(&mc_medium, &place);
 
     return scratch && block && block_write(scratch, block, index, from, n, CHAIN_MEDIUM);
 }
@@ -136,7 +136,7 @@ __attribute__((noinline)) int medium_write(struct scratch *scratch, u32 index, u
 __attribute__((noinline)) int large_write(struct scratch *scratch, u32 index, u32 from, u32 n)
 {
     u32 place = index & (settings.nlarge - 1);
-    struct chain_block *block = bpf_map_lookup_elem(&large, &place);
+    struct chain_block *block = bpf_map_lookup_elem(&mc_large, &place);
 
     return scratch && block && block_write(scratch, block, index, from, n, CHAIN_LARGE);
 }
@@ -148,7 +148,7 @@ static __always_inline int entry_write(struct scratch *scratch, struct chain_buc
     u64 from = block->key;
 
     if (block->nwire <= CHAIN_WIRE) {
-        BOUND(from, REQUEST_ROOM / 2 * 2 - 1);
+        bound_mask(from, REQUEST_ROOM / 2 * 2 - 1);
         if (from > REQUEST_ROOM - CHAIN_WIRE)
             return 0;
         copy64(bucket->wire, scratch->request + from);
@@ -202,7 +202,7 @@ static __always_inline enum chain_count entry_fill(struct scratch *scratch, cons
     if (!bucket)
         return CHAIN_FILL_BUSY;
     state = gate_look(&bucket->gate, fill->asked, fill->now, &word);
-    every = gate_look(&all, fill->asked, fill->now, &whole);
+    every = gate_look(&whole_table, fill->asked, fill->now, &whole);
     if (state == GATE_GIVEN_UP || every == GATE_GIVEN_UP)
         return CHAIN_WRITES_LATE;
     if (state != GATE_OPEN || every != GATE_OPEN)
@@ -214,7 +214,7 @@ static __always_inline enum chain_count entry_fill(struct scratch *scratch, cons
         bucket->nwire = block->nwire;
         bucket->nkey = scratch->nkey;
         bucket->word = word;
-        bucket->all = whole;
+        bucket->whole_table_word = whole;
         bucket->server = fill->server;
         bucket->stamp = fill_stamp(fill, scratch->hash);
         rc = CHAIN_FILLS;
@@ -268,16 +268,16 @@ static __always_inline int fill_load(struct __sk_buff *skb, struct scratch *scra
     if (!udp_is_only(l4) || ntext - 1 >= TEXT_MAX || chain->l4 + L4_TEXT + ntext > chain->nframe)
         return 0;
     scratch->nrequest = ntext;
-    BOUND_SIZE(ntext, REQUEST_ROOM - 1);
+    bound_size(ntext, REQUEST_ROOM - 1);
     if (bpf_skb_load_bytes(skb, chain->l4 + L4_TEXT, scratch->request, ntext))
         return 0;
-    BOUND(ntext, REQUEST_ROOM - 1);
+    bound_mask(ntext, REQUEST_ROOM - 1);
     STORE64(scratch->request + ntext, 0);
     return 1;
 }
 
 /* Which server a reply comes from. */
-static __always_inline u64 server_replied(const struct ask_id *id, u64 v6)
+static __always_inline u64 server_replied(const struct outstanding_id *id, u64 v6)
 {
     return v6 ? server_of(id->server[0], id->server[1]) : id->server[0];
 }
@@ -334,7 +334,7 @@ static __always_inline int fill_is_answer(const struct scratch *scratch)
 static __always_inline int fill_answer(const struct scratch *scratch, struct chain_scratch *chain,
                                        u64 hash, u64 now)
 {
-    if (ask_answer(hash, now, fill_is_answer(scratch)))
+    if (outstanding_answer(hash, now, fill_is_answer(scratch)))
         return 0;
     return chain_count(chain, CHAIN_FILL_FORM);
 }
@@ -347,11 +347,11 @@ __attribute__((noinline)) int fill_reply(struct __sk_buff *skb)
     struct fill fill = {0, 0, 0}, none = {0, 0, 0};
     struct scratch *scratch = scratch_get();
     u64 l4[L4_TEXT / 8];
-    struct ask_id id;
+    struct outstanding_id id;
     enum verdict rc;
 
     if (!scratch || !chain || skb->gso_size || !tick_ns ||
-        ask_read(packet_tc(skb), chain, 0, &id) ||
+        outstanding_read(packet_tc(skb), chain, 0, &id) ||
         bpf_skb_load_bytes(skb, chain->l4, l4, sizeof(l4)) || !udp_is_first(l4))
         return 0;
     if (!fill_load(skb, scratch, chain, l4))
@@ -359,8 +359,8 @@ __attribute__((noinline)) int fill_reply(struct __sk_buff *skb)
     rc = fill_pass(scratch, chain, &none);
     fill.now = bpf_ktime_get_ns();
     if (rc != STEP_END && rc != STEP_MORE)
-        return fill_answer(scratch, chain, ask_hash(&id), fill.now);
-    fill.asked = ask_reply(ask_hash(&id), fill.now, rc == STEP_END);
+        return fill_answer(scratch, chain, outstanding_hash(&id), fill.now);
+    fill.asked = outstanding_reply(outstanding_hash(&id), fill.now, rc == STEP_END);
     fill.server = server_replied(&id, chain->v6);
     if (!fill.asked)
         return chain_count(chain, CHAIN_FILL_NOT_ASKED);

@@ -21,7 +21,7 @@ const volatile struct chain_settings settings = {};
  * The gate of the whole table: for commands that concern more than one key, and for what could not
  * be followed.
  */
-struct chain_gate all SEC(".data.all") = {};
+struct chain_gate whole_table SEC(".data.whole_table") = {};
 
 /* Raises `done` to `when`; it never falls. 0: too many other CPUs raised it at the same time. */
 static __always_inline int gate_done(struct chain_gate *gate, u64 when)

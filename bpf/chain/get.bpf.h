@@ -48,7 +48,8 @@ static __always_inline enum verdict entry_check(const struct scratch *scratch,
     if (bucket->nkey != scratch->nkey || stamp >> CHAIN_STAMP_BITS != stamp_of(scratch->hash) ||
         bucket->server != server_asked(scratch))
         return MISS_EMPTY;
-    if (bucket->word != READ_ONCE(bucket->gate.word) || bucket->all != READ_ONCE(all.word))
+    if (bucket->word != READ_ONCE(bucket->gate.word) ||
+        bucket->whole_table_word != READ_ONCE(whole_table.word))
         return MISS_WRITTEN;
     if (((bpf_jiffies64() - stamp) << JIFFY_BITS) >> JIFFY_BITS > settings.max_age)
         return MISS_AGE;
@@ -70,9 +71,9 @@ static __always_inline enum verdict block_copy(struct scratch *scratch,
     if (seq & 1 || READ_ONCE(block->bucket) != index ||
         !text_has_key(scratch, block->wire, 8 * KEY_WORDS))
         return MISS_EMPTY;
-    BOUND(at, 2047);
+    bound_mask(at, 2047);
     for (i = 0; i < most / 8; i++) {
-        OPAQUE(at);
+        barrier_var(at);
         if (i >= words || at > 2047)
             break;
         STORE64(scratch->reply + at, LOAD64(block->wire + 8 * i));
@@ -85,7 +86,7 @@ static __always_inline enum verdict block_copy(struct scratch *scratch,
 __attribute__((noinline)) int medium_copy(struct scratch *scratch, u32 index, u32 n)
 {
     u32 place = index & (settings.nmedium - 1);
-    const struct chain_block *block = bpf_map_lookup_elem(&medium, &place);
+    const struct chain_block *block = bpf_map_lookup_elem(&mc_medium, &place);
 
     return scratch && block ? block_copy(scratch, block, index, n, CHAIN_MEDIUM) : MISS_EMPTY;
 }
@@ -93,7 +94,7 @@ __attribute__((noinline)) int medium_copy(struct scratch *scratch, u32 index, u3
 __attribute__((noinline)) int large_copy(struct scratch *scratch, u32 index, u32 n)
 {
     u32 place = index & (settings.nlarge - 1);
-    const struct chain_block *block = bpf_map_lookup_elem(&large, &place);
+    const struct chain_block *block = bpf_map_lookup_elem(&mc_large, &place);
 
     return scratch && block ? block_copy(scratch, block, index, n, CHAIN_LARGE) : MISS_EMPTY;
 }
@@ -107,7 +108,7 @@ static __always_inline enum verdict entry_copy(struct scratch *scratch,
     if (likely(bucket->size == CHAIN_IN_BUCKET)) {
         if (!text_has_key(scratch, bucket->wire, CHAIN_WIRE))
             return MISS_EMPTY;
-        BOUND(at, 2047);
+        bound_mask(at, 2047);
         copy64(scratch->reply + at, bucket->wire);
         return VERDICT_OK;
     }
@@ -152,14 +153,14 @@ static __always_inline enum verdict chain_get_one(struct xdp_md *ctx, struct scr
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     u64 at = offsets_text(scratch_offsets(scratch));
 
-    BOUND(at, 127);
+    bound_mask(at, 127);
     if (data + at > end || !xdp_key(scratch, data + at, end))
         return STEP_MANY;
     scratch->nreply = REPLY_TEXT;
     *why = entry_take(scratch);
     if (*why)
         return STEP_MISS;
-    if (unlikely(key_judge(scratch, scratch->offsets.v6) == CHECKSUM_WRONG))
+    if (unlikely(key_csum_verify(scratch, scratch->offsets.v6) == CHECKSUM_INVALID))
         return PASS_PACKET;
     STORE64(scratch->reply + REPLY_TEXT - 2, TEXT_VALUE << 16);
     scratch->nreply += 6 + scratch->nwire;

@@ -9,10 +9,10 @@
 #ifndef MC_CHAIN_LARGE_BPF_H
 #define MC_CHAIN_LARGE_BPF_H
 
-#include "bpf/chain/ask.bpf.h"
 #include "bpf/chain/classify.bpf.h"
 #include "bpf/chain/get.bpf.h"
 #include "bpf/chain/maps.bpf.h"
+#include "bpf/chain/outstanding.bpf.h"
 #include "bpf/chain/tcp.bpf.h"
 #include "bpf/udp/skb.bpf.h"
 
@@ -25,7 +25,7 @@ static __always_inline void get_describe(const struct scratch *scratch, struct c
     chain->l3 = scratch->offsets.ip;
     chain->l4 = offsets_l4(scratch_offsets(scratch));
     chain->nframe = scratch->nframe;
-    chain->proto = PROTOCOL_UDP;
+    chain->proto = IPPROTO_UDP;
     chain->v6 = scratch->offsets.v6;
     chain->kind = KIND_UDP;
 }
@@ -35,14 +35,14 @@ __attribute__((noinline)) int large_leave(struct __sk_buff *skb)
 {
     struct chain_scratch *chain = chain_scratch_get();
     struct scratch *scratch = scratch_get();
-    struct ask_id id;
+    struct outstanding_id id;
 
     if (!scratch || !chain)
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     get_describe(scratch, chain);
-    if (!ask_read(packet_mac(skb), chain, 1, &id))
-        ask_note(ask_hash(&id), ASK_GET, 0, 0);
-    return TC_NEXT;
+    if (!outstanding_read(packet_mac(skb), chain, 1, &id))
+        outstanding_note(outstanding_hash(&id), OUTSTANDING_GET, 0, 0);
+    return TC_ACT_UNSPEC;
 }
 
 /* Looks up a get's keys again. STEP_END with the reply; any other outcome has been counted. */
@@ -82,36 +82,36 @@ __attribute__((noinline)) int large_joined(struct __sk_buff *skb)
 }
 
 SEC("tc")
-int answer_large(struct __sk_buff *skb)
+int mc_answer_large(struct __sk_buff *skb)
 {
     struct tc_headers *headers;
     struct scratch *scratch;
     enum verdict rc;
-    u32 hidden;
+    u32 no_mac;
     int act;
 
     if (unlikely(skb->gso_size))
         large_joined(skb);
     if (!tc_has_metadata(skb))
-        return TC_NEXT;
-    hidden = tc_hidden(skb);
-    if (!tc_is_marked(skb, hidden))
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
+    no_mac = tc_no_mac_header(skb);
+    if (!tc_is_marked(skb, no_mac))
+        return TC_ACT_UNSPEC;
     scratch = scratch_get();
     if (!scratch)
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     headers = (struct tc_headers *)scratch->reply;
-    scratch->nframe = skb->len + hidden;
+    scratch->nframe = skb->len + no_mac;
     if (!tc_load(skb, scratch, headers))
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     rc = scratch->offsets.v6 ? tc_check(skb, scratch, headers, 1, 1, no_verb)
                              : tc_check(skb, scratch, headers, 0, 1, no_verb);
     if (rc != HEAD_GET || skb->pkt_type != PACKET_HOST)
         return large_leave(skb);
     if (large_look(skb) != STEP_END)
         return large_leave(skb);
-    act = tc_reply(skb, hidden, scratch->checksum_left);
-    if (act == TC_NEXT)
+    act = tc_reply(skb, no_mac, scratch->checksum_partial);
+    if (act == TC_ACT_UNSPEC)
         return large_leave(skb);
     skb->tc_index = CHAIN_SEEN;
     return act;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * chain_maps: the table of the chain, the asks, and the chain's per-CPU scratch beside struct
- * scratch.
+ * chain_maps: the table of the chain, the outstanding requests, and the chain's per-CPU scratch
+ * beside struct scratch.
  *
  * The loader sets the maps' sizes from struct chain_settings before it loads the programs.
  */
@@ -28,28 +28,28 @@ struct {
     __uint(max_entries, 1);
     __type(key, u32);
     __type(value, struct chain_bucket);
-} buckets SEC(".maps");
+} mc_buckets SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, 1);
     __uint(key_size, sizeof(u32));
     __uint(value_size, MEDIUM_BYTES);
-} medium SEC(".maps");
+} mc_medium SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, 1);
     __uint(key_size, sizeof(u32));
     __uint(value_size, LARGE_BYTES);
-} large SEC(".maps");
+} mc_large SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, 1);
     __type(key, u32);
-    __type(value, struct chain_ask);
-} asks SEC(".maps");
+    __type(value, struct chain_outstanding);
+} mc_outstanding SEC(".maps");
 
 /* Fragmented packets to memcached's port whose first fragment has arrived. */
 struct {
@@ -57,7 +57,7 @@ struct {
     __uint(max_entries, 1024);
     __type(key, u64);
     __type(value, u8);
-} fragments SEC(".maps");
+} mc_fragments SEC(".maps");
 
 /*
  * tc_index of a packet that leaves and must not be parsed: it is the chain's own reply, or was
@@ -93,13 +93,13 @@ struct {
     __uint(max_entries, 1);
     __type(key, u32);
     __type(value, struct chain_scratch);
-} chain_scratch_map SEC(".maps");
+} mc_chain SEC(".maps");
 
 static __always_inline struct chain_scratch *chain_scratch_get(void)
 {
     u32 zero = 0;
 
-    return bpf_map_lookup_elem(&chain_scratch_map, &zero);
+    return bpf_map_lookup_elem(&mc_chain, &zero);
 }
 
 /* Returns 0, for callers that return it. */
@@ -107,7 +107,7 @@ static __always_inline int chain_count(struct chain_scratch *scratch, enum chain
 {
     u64 at = count;
 
-    BOUND(at, 31);
+    bound_mask(at, 31);
     scratch->counts.count[at]++;
     return 0;
 }
@@ -119,7 +119,7 @@ static __always_inline u32 bucket_index(u64 hash)
 
 static __always_inline struct chain_bucket *bucket_get(u32 index)
 {
-    return bpf_map_lookup_elem(&buckets, &index);
+    return bpf_map_lookup_elem(&mc_buckets, &index);
 }
 
 #endif

@@ -77,13 +77,13 @@ struct {
     __uint(max_entries, 1);
     __type(key, u32);
     __type(value, struct parse_run);
-} parse_runs SEC(".maps");
+} mc_parse_runs SEC(".maps");
 
 static __always_inline struct parse_run *run_get(void)
 {
     u32 zero = 0;
 
-    return bpf_map_lookup_elem(&parse_runs, &zero);
+    return bpf_map_lookup_elem(&mc_parse_runs, &zero);
 }
 
 __attribute__((noinline)) int tally(u32 what)
@@ -123,7 +123,7 @@ static __always_inline struct chain_gate *gate_of(u32 index)
     struct chain_bucket *bucket;
 
     if (index == WRITE_EVERYTHING)
-        return &all;
+        return &whole_table;
     bucket = bucket_get(index);
     return bucket ? &bucket->gate : NULL;
 }
@@ -174,7 +174,7 @@ static __always_inline void run_enter(struct parse_run *run, u32 index, u32 agai
         return;
     }
     generation = write_enter(index, run->now);
-    BOUND(n, CHAIN_WRITES - 1);
+    bound_mask(n, CHAIN_WRITES - 1);
     run->writes[n].bucket = index | again;
     run->writes[n].number = run->ncommands + 1;
     run->writes[n].generation = generation;
@@ -297,11 +297,11 @@ __attribute__((noinline)) int run_requests(struct parse_run *run, u32 n, u32 fro
         return 0;
     for (i = 0; i < RUN_CHUNK; i++) {
         at = run_skip(&run->request.skip, at, n);
-        BOUND(at, 2 * RUN_CHUNK - 1);
+        bound_mask(at, 2 * RUN_CHUNK - 1);
         if (at >= n || run->events & REQ_LOST)
             break;
         place = at++;
-        BOUND(place, RUN_CHUNK - 1);
+        bound_mask(place, RUN_CHUNK - 1);
         byte = run->bytes[place];
         run->looked = run->origin + from + (u32)at;
         if (run->request.skip_line && byte != '\n')
@@ -325,11 +325,11 @@ __attribute__((noinline)) int run_responses(struct parse_run *run, u32 n)
         return 0;
     for (i = 0; i < RUN_CHUNK; i++) {
         at = run_skip(&run->response.skip, at, n);
-        BOUND(at, 2 * RUN_CHUNK - 1);
+        bound_mask(at, 2 * RUN_CHUNK - 1);
         if (at >= n || run->events & RESP_LOST)
             break;
         place = at++;
-        BOUND(place, RUN_CHUNK - 1);
+        bound_mask(place, RUN_CHUNK - 1);
         events = run_response_byte(&run->response, (u8)run->bytes[place]);
         run->events |= events;
         if (events & RESP_COMPLETE)
@@ -359,7 +359,7 @@ static __always_inline u64 run_load(struct packet packet, struct parse_run *run,
         return 0;
     if (n > RUN_CHUNK)
         n = RUN_CHUNK;
-    BOUND_SIZE(n, RUN_CHUNK - 1);
+    bound_size(n, RUN_CHUNK - 1);
     if (packet_load(packet, run->at, run->bytes, n))
         return 0;
     run->at += n;

@@ -24,11 +24,11 @@ static __always_inline int replies_whole(struct __sk_buff *skb, const struct seg
 /* The server's SYN: an earlier connection with this flow key is over. */
 static __always_inline int replies_syn(const struct segment *segment)
 {
-    struct untracked *untracked = bpf_map_lookup_elem(&untracked_conns, &segment->flow);
-    struct chain_conn *conn = bpf_map_lookup_elem(&connections, &segment->flow);
+    struct untracked *untracked = bpf_map_lookup_elem(&mc_untracked, &segment->flow);
+    struct chain_conn *conn = bpf_map_lookup_elem(&mc_connections, &segment->flow);
 
     if (conn && conn->start_out != segment->seq + 1)
-        bpf_map_delete_elem(&connections, &segment->flow);
+        bpf_map_delete_elem(&mc_connections, &segment->flow);
     if (!untracked)
         return 0;
     if (seq_before(untracked->in,
@@ -39,7 +39,7 @@ static __always_inline int replies_syn(const struct segment *segment)
         untracked->state = UNTRACKED_SYNACK;
     } else if (untracked->state != UNTRACKED_SYNACK || untracked->in != segment->ack ||
                untracked->out != segment->seq + 1) {
-        bpf_map_delete_elem(&untracked_conns, &segment->flow);
+        bpf_map_delete_elem(&mc_untracked, &segment->flow);
     }
     return 0;
 }
@@ -157,7 +157,8 @@ static __always_inline void replies_lost(struct __sk_buff *skb, struct untracked
 }
 
 /* A segment of an unknown connection: from here on the connection is known to be the server's. */
-static __always_inline void replies_untrack(struct __sk_buff *skb, struct tcp_scratch *tcp, u64 now)
+static __always_inline void replies_untrack(struct __sk_buff *skb, struct chain_tcp_scratch *tcp,
+                                            u64 now)
 {
     const struct segment *segment = &tcp->segment;
 
@@ -168,19 +169,19 @@ static __always_inline void replies_untrack(struct __sk_buff *skb, struct tcp_sc
                                         .acked = segment->ack,
                                         .state = UNTRACKED_LOST,
                                         .whole = replies_whole(skb, segment)};
-    bpf_map_update_elem(&untracked_conns, &segment->flow, &tcp->untracked, BPF_ANY);
+    bpf_map_update_elem(&mc_untracked, &segment->flow, &tcp->untracked, BPF_ANY);
 }
 
 /* A segment of an untracked connection: it may answer a write to any key. */
 __attribute__((noinline)) int replies_untracked(struct __sk_buff *skb)
 {
     u64 now = bpf_ktime_get_ns();
-    struct tcp_scratch *tcp = tcp_scratch_get();
+    struct chain_tcp_scratch *tcp = chain_tcp_scratch_get();
     struct untracked *untracked;
 
     if (!tcp)
         return 0;
-    untracked = bpf_map_lookup_elem(&untracked_conns, &tcp->segment.flow);
+    untracked = bpf_map_lookup_elem(&mc_untracked, &tcp->segment.flow);
     if (untracked && untracked->state != UNTRACKED_LOST)
         untracked = 0;
     if (untracked && seq_before(untracked->acked, tcp->segment.ack))
@@ -197,14 +198,14 @@ __attribute__((noinline)) int replies_untracked(struct __sk_buff *skb)
 
 __attribute__((noinline)) int replies_tracked(struct __sk_buff *skb)
 {
-    struct tcp_scratch *tcp = tcp_scratch_get();
+    struct chain_tcp_scratch *tcp = chain_tcp_scratch_get();
     struct parse_run *run = run_get();
     struct chain_conn *conn;
     u64 owner;
 
     if (!tcp || !run)
         return 1;
-    conn = bpf_map_lookup_elem(&connections, &tcp->segment.flow);
+    conn = bpf_map_lookup_elem(&mc_connections, &tcp->segment.flow);
     if (!conn)
         return 1;
     if (tcp->segment.flags & TCP_ACK && seq_before(conn->acked, tcp->segment.ack))
@@ -224,7 +225,7 @@ __attribute__((noinline)) int replies_tracked(struct __sk_buff *skb)
     if (tcp->segment.flags & (TCP_FIN | TCP_RST)) {
         conn->uncertain = 1;
         conn_end_writes(conn, run->now);
-        bpf_map_delete_elem(&connections, &tcp->segment.flow);
+        bpf_map_delete_elem(&mc_connections, &tcp->segment.flow);
     }
     if (!conn_leave(conn, &conn->busy_out, owner))
         chain_close_all(run->now + settings.settle);
@@ -232,10 +233,10 @@ __attribute__((noinline)) int replies_tracked(struct __sk_buff *skb)
 }
 
 SEC("tc")
-int follow_replies(struct __sk_buff *skb)
+int mc_follow(struct __sk_buff *skb)
 {
     struct chain_scratch *scratch = chain_scratch_get();
-    struct tcp_scratch *tcp = tcp_scratch_get();
+    struct chain_tcp_scratch *tcp = chain_tcp_scratch_get();
 
     if (!scratch || !tcp ||
         !segment_load(packet_tc(skb), scratch, &tcp->segment, scratch->nframe)) {

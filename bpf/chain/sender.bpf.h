@@ -60,7 +60,7 @@ static __always_inline int sender_accepts(struct __sk_buff *skb,
 {
     u8 flags;
 
-    return scratch->proto == PROTOCOL_TCP && !skb->ingress_ifindex && !skb->sk &&
+    return scratch->proto == IPPROTO_TCP && !skb->ingress_ifindex && !skb->sk &&
            !bpf_skb_load_bytes(skb, scratch->l4 + 13, &flags, sizeof(flags)) && flags & TCP_SYN;
 }
 
@@ -73,13 +73,13 @@ __attribute__((noinline)) int sender_is_server(struct __sk_buff *skb, u32 protoc
         return 0;
     full = bpf_sk_fullsock(sk);
     return full ? full->protocol == protocol
-                : protocol == PROTOCOL_TCP && sk->state == STATE_SYN_RECEIVED;
+                : protocol == IPPROTO_TCP && sk->state == BPF_TCP_NEW_SYN_RECV;
 }
 
-/* The same of a datagram, from which a way back is learned. */
+/* The same of a datagram, from which a return path is learned. */
 static __always_inline int sender_is_udp(struct __sk_buff *skb)
 {
-    return sender_is_server(skb, PROTOCOL_UDP);
+    return sender_is_server(skb, IPPROTO_UDP);
 }
 
 #endif

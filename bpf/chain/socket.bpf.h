@@ -18,9 +18,6 @@ struct tcp_sock {
 } __attribute__((preserve_access_index));
 
 enum {
-    STATE_TIME_WAIT = 6, /* BPF_TCP_* */
-    STATE_LISTEN = 10,
-    STATE_REQUEST = 12,
     SOCKET_REACH = 1 << 26, /* more than any window plus what may be in flight */
 };
 
@@ -42,9 +39,9 @@ static __always_inline enum socket_is socket_judge(struct bpf_sock *sk,
 {
     struct tcp_sock *tcp;
 
-    if (sk->state == STATE_REQUEST)
+    if (sk->state == BPF_TCP_NEW_SYN_RECV)
         return SOCKET_REQUEST;
-    if (sk->state == STATE_LISTEN || sk->state == STATE_TIME_WAIT)
+    if (sk->state == BPF_TCP_LISTEN || sk->state == BPF_TCP_TIME_WAIT)
         return SOCKET_NONE;
     tcp = bpf_skc_to_tcp_sock(sk);
     if (!tcp)
@@ -55,11 +52,11 @@ static __always_inline enum socket_is socket_judge(struct bpf_sock *sk,
                : SOCKET_REFUSES;
 }
 
-/* Looks up the socket of tcp_scratch's segment; enum socket_is. */
+/* Looks up the socket of chain_tcp_scratch's segment; enum socket_is. */
 __attribute__((noinline)) int socket_find(struct xdp_md *ctx)
 {
     struct bpf_sock_tuple tuple = {0};
-    struct tcp_scratch *tcp = tcp_scratch_get();
+    struct chain_tcp_scratch *tcp = chain_tcp_scratch_get();
     u32 n = sizeof(tuple.ipv4);
     enum socket_is found;
     struct bpf_sock *sk;

@@ -83,7 +83,7 @@ static __always_inline int retransmit_is_same(struct xdp_md *ctx, struct parse_r
 
     if (found < 0 || found == RETRANSMIT_VALUE)
         return found == RETRANSMIT_VALUE;
-    BOUND(at, CHECKPOINTS - 1);
+    bound_mask(at, CHECKPOINTS - 1);
     run->request = conn->checkpoints[at].in;
     run->content = conn->checkpoints[at].content;
     run->origin = segment->seq - segment->at;
@@ -146,7 +146,7 @@ static __always_inline void conn_checkpoint(struct chain_conn *conn, const struc
 {
     u64 at = conn->ncheckpoints++;
 
-    BOUND(at, CHECKPOINTS - 1);
+    bound_mask(at, CHECKPOINTS - 1);
     conn->checkpoints[at].seq = seq;
     conn->checkpoints[at].end = run->looked;
     conn->checkpoints[at].content = conn->content;
@@ -243,9 +243,9 @@ static __always_inline int conn_follow(struct xdp_md *ctx, struct parse_run *run
 
 /* --- connections begin ------------------------------------------------------------------------ */
 
-static __always_inline int tcp_syn(struct tcp_scratch *tcp)
+static __always_inline int tcp_syn(struct chain_tcp_scratch *tcp)
 {
-    struct chain_conn *conn = bpf_map_lookup_elem(&connections, &tcp->segment.flow);
+    struct chain_conn *conn = bpf_map_lookup_elem(&mc_connections, &tcp->segment.flow);
     struct untracked *untracked = &tcp->untracked;
 
     if (conn)
@@ -253,12 +253,12 @@ static __always_inline int tcp_syn(struct tcp_scratch *tcp)
     /* The server's SYN shows whether it accepted data that came with this one, see replies_syn. */
     *untracked = (struct untracked){.in = tcp->segment.seq + 1, .state = UNTRACKED_SYN};
     untracked->owner = flow_hash(&tcp->segment.flow);
-    bpf_map_update_elem(&untracked_conns, &tcp->segment.flow, untracked, BPF_ANY);
+    bpf_map_update_elem(&mc_untracked, &tcp->segment.flow, untracked, BPF_ANY);
     return 0;
 }
 
 /* The client acknowledges the server's SYN: begins to track the connection. */
-static __always_inline struct chain_conn *tcp_begin(struct tcp_scratch *tcp,
+static __always_inline struct chain_conn *tcp_begin(struct chain_tcp_scratch *tcp,
                                                     const struct untracked *untracked)
 {
     const struct segment *segment = &tcp->segment;
@@ -267,13 +267,13 @@ static __always_inline struct chain_conn *tcp_begin(struct tcp_scratch *tcp,
     if (untracked->state != UNTRACKED_SYNACK || !(segment->flags & TCP_ACK) ||
         segment->seq != untracked->in || segment->ack != out)
         return 0;
-    bpf_map_delete_elem(&untracked_conns, &segment->flow);
+    bpf_map_delete_elem(&mc_untracked, &segment->flow);
     tally(CHAIN_CONNECTIONS);
     return conn_insert(tcp, segment->seq, out, segment->seq);
 }
 
 /* Records a segment with data of an untracked connection. */
-static __always_inline int tcp_untrack(struct tcp_scratch *tcp, struct untracked *untracked,
+static __always_inline int tcp_untrack(struct chain_tcp_scratch *tcp, struct untracked *untracked,
                                        u64 now)
 {
     const struct segment *segment = &tcp->segment;
@@ -290,7 +290,7 @@ static __always_inline int tcp_untrack(struct tcp_scratch *tcp, struct untracked
                                         .in = end,
                                         .acked = end - 1,
                                         .state = UNTRACKED_LOST};
-    bpf_map_update_elem(&untracked_conns, &segment->flow, &tcp->untracked, BPF_ANY);
+    bpf_map_update_elem(&mc_untracked, &segment->flow, &tcp->untracked, BPF_ANY);
     return tcp_unfollowed(now);
 }
 
@@ -303,7 +303,7 @@ enum tcp_how {
     TCP_RESYNCED,
 };
 
-static __always_inline int tcp_follow(struct xdp_md *ctx, struct tcp_scratch *tcp,
+static __always_inline int tcp_follow(struct xdp_md *ctx, struct chain_tcp_scratch *tcp,
                                       struct chain_conn *conn, u64 now, enum tcp_how how)
 {
     struct parse_run *run = run_get();
@@ -322,7 +322,7 @@ static __always_inline int tcp_follow(struct xdp_md *ctx, struct tcp_scratch *tc
         conn_lose(tcp, conn, now);
         tcp_unfollowed(now);
     } else if (how != TCP_TRACKED) {
-        bpf_map_delete_elem(&untracked_conns, &tcp->segment.flow);
+        bpf_map_delete_elem(&mc_untracked, &tcp->segment.flow);
         tally(CHAIN_FOUND);
     }
     if (!conn_leave(conn, &conn->busy_in, owner))
@@ -351,7 +351,7 @@ static __always_inline enum tcp_how tcp_resync(struct xdp_md *ctx, const struct 
 /* A segment of a connection that is not in the map of tracked ones. */
 __attribute__((noinline)) int tcp_untracked(struct xdp_md *ctx)
 {
-    struct tcp_scratch *tcp = tcp_scratch_get();
+    struct chain_tcp_scratch *tcp = chain_tcp_scratch_get();
     u64 now = bpf_ktime_get_ns();
     struct untracked *untracked;
     struct chain_conn *conn = 0;
@@ -359,7 +359,7 @@ __attribute__((noinline)) int tcp_untracked(struct xdp_md *ctx)
 
     if (!tcp)
         return tcp_unfollowed(now);
-    untracked = bpf_map_lookup_elem(&untracked_conns, &tcp->segment.flow);
+    untracked = bpf_map_lookup_elem(&mc_untracked, &tcp->segment.flow);
     if (untracked)
         conn = tcp_begin(tcp, untracked);
     if (!conn && tcp->segment.at == tcp->segment.end)
@@ -378,22 +378,22 @@ __attribute__((noinline)) int tcp_untracked(struct xdp_md *ctx)
 
 __attribute__((noinline)) int tcp_tracked(struct xdp_md *ctx)
 {
-    struct tcp_scratch *tcp = tcp_scratch_get();
+    struct chain_tcp_scratch *tcp = chain_tcp_scratch_get();
     u64 now = bpf_ktime_get_ns();
     struct chain_conn *conn;
 
     if (!tcp)
         return tcp_unfollowed(now);
-    conn = bpf_map_lookup_elem(&connections, &tcp->segment.flow);
+    conn = bpf_map_lookup_elem(&mc_connections, &tcp->segment.flow);
     if (!conn)
         return 1;
     return tcp_follow(ctx, tcp, conn, now, TCP_TRACKED);
 }
 
 /* A malformed segment, which no server should accept. */
-static __always_inline int tcp_is_broken(struct xdp_md *ctx, struct tcp_scratch *tcp)
+static __always_inline int tcp_is_broken(struct xdp_md *ctx, struct chain_tcp_scratch *tcp)
 {
-    if (!bpf_map_lookup_elem(&connections, &tcp->segment.flow) &&
+    if (!bpf_map_lookup_elem(&mc_connections, &tcp->segment.flow) &&
         !socket_may_read(ctx, &tcp->segment, 0))
         return tally(CHAIN_NO_SOCKET);
     return tcp_unfollowed(bpf_ktime_get_ns());
@@ -403,7 +403,7 @@ static __always_inline int tcp_is_broken(struct xdp_md *ctx, struct tcp_scratch 
 __attribute__((noinline)) int chain_tcp(struct xdp_md *ctx)
 {
     struct chain_scratch *scratch = chain_scratch_get();
-    struct tcp_scratch *tcp = tcp_scratch_get();
+    struct chain_tcp_scratch *tcp = chain_tcp_scratch_get();
 
     if (!scratch || !tcp)
         return tcp_unfollowed(bpf_ktime_get_ns());

@@ -9,7 +9,7 @@
 #ifndef MC_CHAIN_UDP_BPF_H
 #define MC_CHAIN_UDP_BPF_H
 
-#include "bpf/chain/ask.bpf.h"
+#include "bpf/chain/outstanding.bpf.h"
 #include "bpf/chain/parse_run.bpf.h"
 #include "bpf/chain/tcp.bpf.h"
 #include "bpf/udp/frame.bpf.h"
@@ -35,19 +35,19 @@ static __always_inline int udp_follow(struct xdp_md *ctx, const struct chain_scr
 }
 
 /*
- * What a parsed datagram is. A gat is no ASK_WRITE, since it is answered like a get; its key's end
- * is reported before its own, and no value is. While everything is closed, nothing is one: what
- * closed it may be a write with the same request id that could not be read.
+ * What a parsed datagram is. A gat is no OUTSTANDING_WRITE, since it is answered like a get; its
+ * key's end is reported before its own, and no value is. While everything is closed, nothing is
+ * one: what closed it may be a write with the same request id that could not be read.
  */
-static __always_inline enum ask_kind udp_kind(const struct parse_run *run)
+static __always_inline enum outstanding_kind udp_kind(const struct parse_run *run)
 {
     if (!(run->events & (REQ_WRITE | REQ_WRITE_ALL | REQ_LOST)))
-        return ASK_OTHER;
+        return OUTSTANDING_OTHER;
     if (run->events & ~(REQ_WRITE | REQ_DATA | REQ_ANSWERED) || run->ncommands != 1)
-        return ASK_WRITES;
+        return OUTSTANDING_WRITES;
     if (!(run->first & REQ_ANSWERED) && !(run->events & REQ_DATA))
-        return ASK_WRITES;
-    return gate_is_open(&all, run->now) ? ASK_WRITE : ASK_WRITES;
+        return OUTSTANDING_WRITES;
+    return gate_is_open(&whole_table, run->now) ? OUTSTANDING_WRITE : OUTSTANDING_WRITES;
 }
 
 /* Records the datagram, and closes the gate that it has entered if its reply will not open it. */
@@ -55,11 +55,12 @@ static __always_inline void udp_note(struct xdp_md *ctx, const struct chain_scra
                                      const struct parse_run *run)
 {
     const struct chain_write *write = &run->writes[0];
-    struct ask_id id;
+    struct outstanding_id id;
     int ends = 0;
 
-    if (!ask_read(packet_xdp(ctx), scratch, 1, &id))
-        ends = ask_note(ask_hash(&id), udp_kind(run), write->bucket, write->generation);
+    if (!outstanding_read(packet_xdp(ctx), scratch, 1, &id))
+        ends = outstanding_note(outstanding_hash(&id), udp_kind(run), write->bucket,
+                                write->generation);
     if (!run->nwrites || ends)
         return;
     write_close(write->bucket, run->settled);

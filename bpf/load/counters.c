@@ -38,14 +38,14 @@ static void counts_derive(struct mc_counts *sum)
 
 void loader_counts(struct loader *loader, struct mc_counts *out)
 {
-    sum_rows(loader, object_map(&loader->object, "scratch_map"), (__u64 *)out,
+    sum_rows(loader, object_map(&loader->object, "mc_scratch"), (__u64 *)out,
              sizeof(*out) / sizeof(__u64));
     counts_derive(out);
 }
 
 void loader_chain_counts(struct loader *loader, struct chain_counts *out)
 {
-    sum_rows(loader, object_map(&loader->object, "chain_scratch_map"), (__u64 *)out,
+    sum_rows(loader, object_map(&loader->object, "mc_chain"), (__u64 *)out,
              sizeof(*out) / sizeof(__u64));
 }
 

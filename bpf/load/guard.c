@@ -31,13 +31,13 @@ static int prepare_rates(struct object *object)
         return -EIO;
     object->guard.seeds[0] = seeds[0] | 1;
     object->guard.seeds[1] = seeds[1] | 1;
-    return bpf_map__set_max_entries(object_map(object, "rates"), 1u << MC_RATE_BITS);
+    return bpf_map__set_max_entries(object_map(object, "mc_rates"), 1u << MC_RATE_BITS);
 }
 
 int guard_prepare(struct object *object, const struct loader_guard *guard)
 {
     const struct object_guard *out = &object->guard;
-    struct bpf_map *lists = object_map(object, "allowed");
+    struct bpf_map *lists = object_map(object, "mc_allowed");
     int rc = 0;
 
     *out->allow = guard->allow;
@@ -72,7 +72,8 @@ int guard_fill(struct object *object, const struct loader_guard *guard)
     if (guard->reloads)
         number ^= MC_GUARD_SECOND;
     key = number & MC_GUARD_SECOND;
-    if (bpf_map_update_elem(bpf_map__fd(object_map(object, "allowed")), &key, guard->list, BPF_ANY))
+    if (bpf_map_update_elem(bpf_map__fd(object_map(object, "mc_allowed")), &key, guard->list,
+                            BPF_ANY))
         return -errno;
     __atomic_store_n(&now->cost, cost_of(guard), __ATOMIC_RELAXED);
     __atomic_store_n(&now->depth, cost_of(guard) * guard->burst, __ATOMIC_RELAXED);

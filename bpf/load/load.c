@@ -101,12 +101,12 @@ static int chain_prepare(struct object *object, const struct chain_settings *set
         const char *name;
         uint32_t n;
     } sizes[] = {
-        {"buckets", settings->entries},
-        {"medium", settings->nmedium},
-        {"large", settings->nlarge},
-        {"asks", settings->nasks},
-        {"connections", settings->nconnections},
-        {"untracked_conns", settings->nconnections},
+        {"mc_buckets", settings->entries},
+        {"mc_medium", settings->nmedium},
+        {"mc_large", settings->nlarge},
+        {"mc_outstanding", settings->noutstanding},
+        {"mc_connections", settings->nconnections},
+        {"mc_untracked", settings->nconnections},
     };
     struct bpf_map *map;
     size_t i;
@@ -132,8 +132,10 @@ static int chain_begin(struct object *object)
                : -EIO;
 }
 
-/* Sets the constants of bpf/packet/way.bpf.h: random factors, and units of a second or two. */
-static int ways_prepare(struct object *object)
+/*
+ * Sets the constants of bpf/packet/return_path.bpf.h: random factors, and units of a second or two.
+ */
+static int return_paths_prepare(struct object *object)
 {
     uint64_t factors[4], tick = loader_tick_ns();
     uint32_t shift = 0;
@@ -141,10 +143,10 @@ static int ways_prepare(struct object *object)
     if (getrandom(factors, sizeof(factors), 0) != sizeof(factors))
         return -EIO;
     for (size_t i = 0; i < sizeof(factors) / sizeof(factors[0]); i++)
-        object->way_factors[i] = factors[i] | 1;
+        object->return_path_factors[i] = factors[i] | 1;
     while (tick << shift < 1000000000)
         shift++;
-    *object->way_shift = shift;
+    *object->return_path_shift = shift;
     return 0;
 }
 
@@ -156,7 +158,7 @@ static int prepare_and_start(struct object *object, const struct chain_settings 
 {
     int rc = guard_prepare(object, guard);
 
-    rc = rc ? rc : ways_prepare(object);
+    rc = rc ? rc : return_paths_prepare(object);
 #ifndef __x86_64__
     *object->weakly_ordered = 1;
 #endif
@@ -215,7 +217,7 @@ static struct loader *open_either(enum object_kind kind, bool has_rings,
     loader->ncpus = libbpf_num_possible_cpus();
     rc = object_open(&loader->object, kind, has_rings, &opts);
     if (!rc && kind != OBJECT_CHAIN)
-        rc = inner_init(&loader->inner, object_map(&loader->object, "heap"));
+        rc = inner_init(&loader->inner, object_map(&loader->object, "mc_heap"));
     if (!rc)
         rc = prepare_and_start(&loader->object, settings, guard);
     if (!rc) {

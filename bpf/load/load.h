@@ -57,9 +57,9 @@ enum loader_hook { LOADER_INGRESS, LOADER_EGRESS, LOADER_HOOKS };
 struct loader *loader_open_guarded(const struct loader_guard *guard, unsigned int extras,
                                    char *error, size_t nerror);
 /*
- * The same for the chain, whose XDP program is rx_filter and whose TC program, on egress, is
- * tx_filter. Sets its seeds. The chain uses neither heap nor table. Its programs are loaded when it
- * returns.
+ * The same for the chain, whose XDP program is mc_rx_filter and whose TC program, on egress, is
+ * mc_tx_filter. Sets its seeds. The chain uses neither heap nor table. Its programs are loaded when
+ * it returns.
  */
 struct loader *loader_open_chain(const struct chain_settings *settings,
                                  const struct loader_guard *guard, char *error, size_t nerror);
@@ -180,11 +180,11 @@ int loader_program_fd(struct loader *loader, enum loader_program program);
  * To be called when routes, rules, addresses or interfaces of this machine have changed: the
  * programs reply to no source before the network stack has replied to it again.
  */
-void loader_invalidate_ways(struct loader *loader);
+void loader_invalidate_return_paths(struct loader *loader);
 /* Ways back are learned from what this UDP socket of the server sends. 0 or -errno. */
 int loader_know_socket(struct loader *loader, int socket);
-/* Sets the interfaces whose replies leave by another one, up to MC_WAY_PORTS of them. */
-void loader_set_ports(struct loader *loader, const struct mc_way_port *ports, size_t n);
+/* Sets the interfaces whose replies leave by another one, up to MC_RETURN_PATH_PORTS of them. */
+void loader_set_ports(struct loader *loader, const struct mc_return_path_port *ports, size_t n);
 
 /*
  * For the chain; otherwise does nothing. Invalidates the whole cache, and caches no answer to a
@@ -197,7 +197,7 @@ void loader_invalidate_all(struct loader *loader, uint64_t ns);
  */
 void loader_set_tc(struct loader *loader, bool tc_follows, bool tc_alone);
 /*
- * Whether XDP is generic on any interface, where a frame's checksum may be left to hardware.
+ * Whether XDP is generic on any interface, where a frame's checksum may be partial.
  * loader_attach_xdp and loader_join_dispatcher set it; only this takes it back.
  */
 void loader_set_xdp_generic(struct loader *loader, bool generic);

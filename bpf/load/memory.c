@@ -84,12 +84,12 @@ static int add(struct loader *loader, const char *outer, uint32_t index, void *a
 
 int loader_map_extent(struct loader *loader, uint32_t index, void *addr)
 {
-    return add(loader, "heap", index, addr, MC_EXTENT_BYTES);
+    return add(loader, "mc_heap", index, addr, MC_EXTENT_BYTES);
 }
 
 int loader_map_table(struct loader *loader, uint32_t index, void *addr)
 {
-    return add(loader, "table", index, addr, MC_TABLE_BYTES);
+    return add(loader, "mc_table", index, addr, MC_TABLE_BYTES);
 }
 
 int inner_finish(struct inner *inner)
@@ -150,8 +150,8 @@ static void clear(int map, uint32_t first, uint32_t end)
 
 void loader_release_memory(struct loader *loader)
 {
-    const struct bpf_map *heap = object_map(&loader->object, "heap");
-    const struct bpf_map *table = object_map(&loader->object, "table");
+    const struct bpf_map *heap = object_map(&loader->object, "mc_heap");
+    const struct bpf_map *table = object_map(&loader->object, "mc_table");
 
     if (loader->object.kind == OBJECT_CHAIN)
         return; /* no filter holds its programs, so their memory is freed with them */

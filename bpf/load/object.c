@@ -18,10 +18,12 @@
     .clock_ahead = (int64_t *)&(skel)->rodata->clock_ahead,                                        \
     .xdp_generic = &(skel)->bss->xdp_generic,                                                      \
     .guard_now = (struct mc_guard *)&(skel)->bss->guard_now,                                       \
-    .way_factors = (uint64_t *)(skel)->rodata->way_factors,                                        \
-    .way_shift = &(skel)->rodata->way_shift, .way_epoch = (uint64_t *)&(skel)->bss->way_epoch,     \
-    .way_nports = &(skel)->bss->way_nports, .way_ports = (skel)->bss->way_ports,                   \
-    .way_seen = (skel)->bss->way_seen,                                                             \
+    .return_path_factors = (uint64_t *)(skel)->rodata->return_path_factors,                        \
+    .return_path_shift = &(skel)->rodata->return_path_shift,                                       \
+    .return_path_epoch = (uint64_t *)&(skel)->bss->return_path_epoch,                              \
+    .return_path_nports = &(skel)->bss->return_path_nports,                                        \
+    .return_path_ports = (skel)->bss->return_path_ports,                                           \
+    .return_path_seen = (skel)->bss->return_path_seen,                                             \
     .guard = {                                                                                     \
         .allow = &(skel)->rodata->guard_allow,                                                     \
         .local = &(skel)->rodata->guard_local,                                                     \
@@ -44,7 +46,7 @@ static struct bpf_program *choose_xdp(struct udp *skel, bool both, bool rings)
     for (i = 0; i < sizeof(each) / sizeof(each[0]); i++)
         bpf_program__set_autoload(each[i], i == chosen);
     /* A kernel may be built without AF_XDP. */
-    bpf_map__set_autocreate(skel->maps.ring_sockets, rings);
+    bpf_map__set_autocreate(skel->maps.mc_ring_sockets, rings);
     return each[chosen];
 }
 
@@ -62,7 +64,7 @@ static int open_udp(struct object *out, enum object_kind kind, bool rings,
         .has_rings = rings,
         .xdp = choose_xdp(skel, both, rings),
         .tc = {[LOADER_INGRESS] = both ? skel->progs.mc_tc_both : skel->progs.mc_tc,
-               [LOADER_EGRESS] = both ? skel->progs.mc_ways_both : skel->progs.mc_ways},
+               [LOADER_EGRESS] = both ? skel->progs.mc_learn_both : skel->progs.mc_learn_paths},
         .main = LOADER_INGRESS,
         .tc_follows = &skel->bss->tc_follows,
         .tc_alone = &skel->bss->tc_alone,
@@ -71,9 +73,9 @@ static int open_udp(struct object *out, enum object_kind kind, bool rings,
         .ring_nports = &skel->bss->ring_nports,
     };
     bpf_program__set_autoload(skel->progs.mc_tc, !both);
-    bpf_program__set_autoload(skel->progs.mc_ways, !both);
+    bpf_program__set_autoload(skel->progs.mc_learn_paths, !both);
     bpf_program__set_autoload(skel->progs.mc_tc_both, both);
-    bpf_program__set_autoload(skel->progs.mc_ways_both, both);
+    bpf_program__set_autoload(skel->progs.mc_learn_both, both);
     return 0;
 }
 
@@ -86,13 +88,13 @@ static int open_chain(struct object *out, const struct bpf_object_open_opts *opt
     *out = (struct object){
         COMMON_PARTS(skel),
         .kind = OBJECT_CHAIN,
-        .xdp = skel->progs.rx_filter,
-        .tc =
-            {[LOADER_INGRESS] = skel->progs.answer_large, [LOADER_EGRESS] = skel->progs.tx_filter},
+        .xdp = skel->progs.mc_rx_filter,
+        .tc = {[LOADER_INGRESS] = skel->progs.mc_answer_large,
+               [LOADER_EGRESS] = skel->progs.mc_tx_filter},
         .main = LOADER_EGRESS,
         .tc_follows = &skel->bss->tc_follows,
         .settings = &skel->rodata->settings,
-        .gate = &skel->data_all->all,
+        .gate = &skel->data_whole_table->whole_table,
     };
     return 0;
 }

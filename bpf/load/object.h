@@ -47,18 +47,18 @@ struct object {
     uint64_t *tick_ns;
     int64_t *clock_ahead;
     struct object_guard guard;
-    uint64_t *way_factors;
-    uint32_t *way_shift;
+    uint64_t *return_path_factors;
+    uint32_t *return_path_shift;
     struct chain_settings *settings; /* of the chain only */
 
     /* Variables, which may be set at any time. NULL: this object does not have it. */
     uint32_t *xdp_generic, *tc_follows, *tc_alone;
     struct mc_guard *guard_now;
-    uint64_t *way_epoch;
-    uint32_t *way_nports;
-    void *way_ports;       /* struct mc_way_port, MC_WAY_PORTS of them */
-    uint32_t *way_seen;    /* MC_WAY_SEEN of them */
-    struct mc_ring *rings; /* MC_RINGS of them */
+    uint64_t *return_path_epoch;
+    uint32_t *return_path_nports;
+    void *return_path_ports;    /* struct mc_return_path_port, MC_RETURN_PATH_PORTS of them */
+    uint32_t *return_path_seen; /* MC_RETURN_PATH_SEEN of them */
+    struct mc_ring *rings;      /* MC_RINGS of them */
     struct mc_ring_port *ring_ports;
     uint32_t *ring_nports;
     struct chain_gate *gate; /* the gate of the whole cache */

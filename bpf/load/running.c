@@ -11,32 +11,32 @@
 #include "bpf/load/tcp.h"
 #include "bpf/shared/ring.h"
 
-void loader_invalidate_ways(struct loader *loader)
+void loader_invalidate_return_paths(struct loader *loader)
 {
     /*
      * The epoch is added to sums that have secret factors: an old sum matches a new one only by
      * chance.
      */
-    __atomic_fetch_add(loader->object.way_epoch, 0x9e3779b97f4a7c15, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(loader->object.return_path_epoch, 0x9e3779b97f4a7c15, __ATOMIC_SEQ_CST);
 }
 
 int loader_know_socket(struct loader *loader, int socket)
 {
-    const struct bpf_map *map = object_map(&loader->object, "server_sockets");
+    const struct bpf_map *map = object_map(&loader->object, "mc_sockets");
     uint32_t known = 1;
 
     /* The chain knows its server by other means (bpf/chain/sender.bpf.h). */
     return map ? bpf_map_update_elem(bpf_map__fd(map), &socket, &known, BPF_ANY) : 0;
 }
 
-void loader_set_ports(struct loader *loader, const struct mc_way_port *ports, size_t n)
+void loader_set_ports(struct loader *loader, const struct mc_return_path_port *ports, size_t n)
 {
     struct object *object = &loader->object;
 
-    __atomic_store_n(object->way_nports, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(object->return_path_nports, 0, __ATOMIC_SEQ_CST);
     if (n)
-        memcpy(object->way_ports, ports, n * sizeof(*ports));
-    __atomic_store_n(object->way_nports, n, __ATOMIC_SEQ_CST);
+        memcpy(object->return_path_ports, ports, n * sizeof(*ports));
+    __atomic_store_n(object->return_path_nports, n, __ATOMIC_SEQ_CST);
 }
 
 void loader_set_tc(struct loader *loader, bool tc_follows, bool tc_alone)
@@ -72,7 +72,7 @@ void loader_invalidate_all(struct loader *loader, uint64_t ns)
 
 uint64_t *loader_set_ring(struct loader *loader, uint32_t index, int socket)
 {
-    int fd = bpf_map__fd(object_map(&loader->object, "ring_sockets"));
+    int fd = bpf_map__fd(object_map(&loader->object, "mc_ring_sockets"));
 
     return bpf_map_update_elem(fd, &index, &socket, BPF_ANY)
                ? NULL

@@ -27,7 +27,7 @@
 enum { READ_TRIES = 16 };
 
 /* Maps that both objects have, and use together; the others with the same names are their own. */
-static const char *const shared[] = {"heap", "table", "scratch_map", ".data.control"};
+static const char *const shared[] = {"mc_heap", "mc_table", "mc_scratch", ".data.control"};
 
 static int share_maps(const struct loader *loader, const struct tcp *skel)
 {
@@ -53,7 +53,7 @@ static int start(struct loader *loader, struct loader_tcp *tcp)
 {
     const struct object *object = &loader->object;
     struct tcp *skel = tcp->skel;
-    struct bpf_program **each[] = {&skel->progs.tcp_xdp, &skel->progs.tcp_ingress};
+    struct bpf_program **each[] = {&skel->progs.mc_tcp_xdp, &skel->progs.mc_tcp_ingress};
     size_t size = tcp->nslots * sizeof(struct mc_tcp_slot);
     int rc;
 
@@ -62,19 +62,20 @@ static int start(struct loader *loader, struct loader_tcp *tcp)
     skel->rodata->clock_ahead = *object->clock_ahead;
     do {
         if (getrandom(&skel->rodata->tcp_mark, sizeof(skel->rodata->tcp_mark), 0) < 0 ||
-            getrandom(&skel->rodata->tcp_seal, sizeof(skel->rodata->tcp_seal), 0) < 0)
+            getrandom(&skel->rodata->translation_mark, sizeof(skel->rodata->translation_mark), 0) <
+                0)
             return -errno;
-    } while (!skel->rodata->tcp_mark || !skel->rodata->tcp_seal);
+    } while (!skel->rodata->tcp_mark || !skel->rodata->translation_mark);
     if (getrandom(skel->rodata->tcp_seeds, sizeof(skel->rodata->tcp_seeds), 0) < 0)
         return -errno;
-    rc = bpf_map__set_max_entries(skel->maps.tcp_slots, (uint32_t)tcp->nslots);
+    rc = bpf_map__set_max_entries(skel->maps.mc_tcp_slots, (uint32_t)tcp->nslots);
     rc = rc ? rc : share_maps(loader, skel);
-    bpf_program__set_flags(skel->progs.tcp_xdp, BPF_F_XDP_HAS_FRAGS);
+    bpf_program__set_flags(skel->progs.mc_tcp_xdp, BPF_F_XDP_HAS_FRAGS);
     rc = rc ? rc : parallel_start(&tcp->parallel, skel->skeleton, each, 2);
     if (rc)
         return rc;
-    tcp->slots =
-        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(skel->maps.tcp_slots), 0);
+    tcp->slots = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED,
+                      bpf_map__fd(skel->maps.mc_tcp_slots), 0);
     if (tcp->slots == MAP_FAILED) {
         tcp->slots = NULL;
         return -errno;
@@ -91,9 +92,9 @@ int tcp_finish(struct loader *loader, char *log, size_t nlog)
     if (!tcp || !tcp->parallel.njobs)
         return 0;
     rc = parallel_finish(&tcp->parallel, log, nlog);
-    rc = rc ? rc : put_program(loader, "tcp_programs_xdp", 0, skel->progs.tcp_xdp);
-    rc = rc ? rc : put_program(loader, "tcp_programs_tc", 0, skel->progs.tcp_ingress);
-    return rc ? rc : put_program(loader, "tcp_programs_tc", 1, skel->progs.tcp_egress);
+    rc = rc ? rc : put_program(loader, "mc_tcp_xdp_prog", 0, skel->progs.mc_tcp_xdp);
+    rc = rc ? rc : put_program(loader, "mc_tcp_tc_progs", 0, skel->progs.mc_tcp_ingress);
+    return rc ? rc : put_program(loader, "mc_tcp_tc_progs", 1, skel->progs.mc_tcp_egress);
 }
 
 void tcp_explain(int rc, const char *log, char *text, size_t ntext)
@@ -155,7 +156,7 @@ static uint64_t key_of(const struct loader *loader, const struct mc_tcp_flow *fl
 
 int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *tag)
 {
-    int filter = bpf_program__fd(loader->tcp->skel->progs.tcp_filter);
+    int filter = bpf_program__fd(loader->tcp->skel->progs.mc_tcp_filter);
     struct mc_tcp_conn conn = {
         .lock = MC_TCP_VOID, .slot = tag->slot, .generation = tag->generation};
     uint64_t *cookie = &loader->tcp->cookies[tag->slot], key;
@@ -166,7 +167,7 @@ int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *t
         return -errno;
     conn.flow.client[0] = *cookie;
     key = key_of(loader, &conn.flow);
-    return bpf_map_update_elem(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), &key, &conn,
+    return bpf_map_update_elem(bpf_map__fd(loader->tcp->skel->maps.mc_tcp_conns), &key, &conn,
                                BPF_NOEXIST);
 }
 
@@ -176,7 +177,7 @@ void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot)
     uint64_t key = key_of(loader, &cookie);
 
     if (!__atomic_load_n(&slot->answered, __ATOMIC_RELAXED)) /* else no entry waits */
-        bpf_map_delete_elem(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), &key);
+        bpf_map_delete_elem(bpf_map__fd(loader->tcp->skel->maps.mc_tcp_conns), &key);
 }
 
 uint32_t loader_tcp_age(const struct loader *loader, uint32_t time)
@@ -245,7 +246,7 @@ static int find_conn(const struct loader *loader, int socket, struct mc_tcp_conn
 
     if (rc)
         return rc;
-    rc = read_conn(bpf_map__fd(loader->tcp->skel->maps.tcp_conns), key_of(loader, &flow), conn);
+    rc = read_conn(bpf_map__fd(loader->tcp->skel->maps.mc_tcp_conns), key_of(loader, &flow), conn);
     if (rc)
         return rc;
     return mc_tcp_is_flow(&conn->flow, &flow) ? 0 : -ENOENT;
@@ -257,7 +258,7 @@ static bool remove_conn(const struct loader_tcp *tcp, const struct mc_tcp_conn *
     struct mc_tcp_removal which = {.flow = conn->flow, .tag = {conn->slot, conn->generation}};
     LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = &which, .data_size_in = sizeof(which));
 
-    return !bpf_prog_test_run_opts(bpf_program__fd(tcp->skel->progs.tcp_remove), &opts) &&
+    return !bpf_prog_test_run_opts(bpf_program__fd(tcp->skel->progs.mc_tcp_remove), &opts) &&
            opts.retval;
 }
 
@@ -268,7 +269,7 @@ int64_t loader_tcp_unseen(const struct loader *loader, int socket, uint64_t rece
 
     if (rc)
         return rc;
-    rc = (int32_t)(conn.in_base + (uint32_t)received - conn.told);
+    rc = (int32_t)(conn.irs + (uint32_t)received - conn.last_ack_sent);
     return rc > 0 ? rc : 0;
 }
 
@@ -281,17 +282,17 @@ int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32
         return rc;
     if (!remove_conn(loader->tcp, &conn))
         return -EBUSY;
-    seq[0] = loader->tcp->slots[conn.slot].heard;
-    seq[1] = conn.acked + conn.shift.out;
-    seq[2] = seq[1] - conn.shift.nreply;
-    seq[3] = conn.out_end + conn.shift.out;
-    *ack = conn.in_end + conn.shift.in;
+    seq[0] = loader->tcp->slots[conn.slot].last_ack_seen;
+    seq[1] = conn.snd_una + conn.delta.tx;
+    seq[2] = seq[1] - conn.delta.nreply;
+    seq[3] = conn.snd_nxt + conn.delta.tx;
+    *ack = conn.rcv_nxt + conn.delta.rx;
     return 0;
 }
 
 const struct bpf_map *tcp_counts_map(const struct loader_tcp *tcp)
 {
-    return tcp ? tcp->skel->maps.tcp_counts : NULL;
+    return tcp ? tcp->skel->maps.mc_tcp_counts : NULL;
 }
 
 /* --- sweeping --------------------------------------------------------------------------------- */
@@ -355,7 +356,7 @@ static void sweep_one(const struct loader_tcp *tcp, struct sweep *sweep, int map
         return;
     if (conn->flow.server_port == 0) /* it waits */
         bpf_map_delete_elem(map, &sweep->keys[i]);
-    else if ((conn->shift.in | conn->shift.out && !has_been_seen(tcp, id)) ||
+    else if ((conn->delta.rx | conn->delta.tx && !has_been_seen(tcp, id)) ||
              !remove_conn(tcp, conn))
         note_ended(sweep, id);
 }
@@ -371,7 +372,7 @@ void loader_sweep_tcp(struct loader *loader)
 
     if (!sweep)
         return;
-    map = bpf_map__fd(tcp->skel->maps.tcp_conns);
+    map = bpf_map__fd(tcp->skel->maps.mc_tcp_conns);
     for (i = 0; !rc; i++) {
         n = SWEEP_BATCH;
         rc = bpf_map_lookup_batch(map, i ? &batch : NULL, &batch, sweep->keys, sweep->conns, &n,

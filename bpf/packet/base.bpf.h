@@ -9,6 +9,10 @@
 #define MC_BASE_BPF_H
 
 #include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/pkt_cls.h>
 #include <linux/types.h>
 
 #include <bpf/bpf_endian.h>
@@ -42,16 +46,16 @@ typedef __s64 s64;
  * through it nor move it: the verifier of Linux 6.1 loses bounds that stand further away or in
  * another register.
  */
-#define BOUND(var, mask) asm volatile("%0 &= %1" : "+r"(var) : "i"(mask))
+#define bound_mask(var, mask) asm volatile("%0 &= %1" : "+r"(var) : "i"(mask))
 
 /*
  * The same for the size that a helper is given: 1 to mask + 1. Linux 6.1 learns nothing from "not
  * 0".
  */
-#define BOUND_SIZE(var, mask)                                                                      \
+#define bound_size(var, mask)                                                                      \
     do {                                                                                           \
         (var)--;                                                                                   \
-        BOUND(var, mask);                                                                          \
+        bound_mask(var, mask);                                                                     \
         (var)++;                                                                                   \
     } while (0)
 
@@ -59,23 +63,20 @@ typedef __s64 s64;
  * The same for a limit that is no mask: beyond it the number becomes 0, and the caller is to
  * notice.
  */
-#define CLAMP(var, limit) asm volatile("if %0 <= %1 goto +1\n%0 = 0" : "+r"(var) : "i"(limit))
-
-/* The compiler knows nothing of this number from here on: it may not move a check of it. */
-#define OPAQUE(var) asm volatile("" : "+r"(var))
+#define clamp_or_zero(var, limit)                                                                  \
+    asm volatile("if %0 <= %1 goto +1\n%0 = 0" : "+r"(var) : "i"(limit))
 
 /* Whether they are equal; the compiler does not take one, which has no bounds, for the other. */
 static __always_inline int is_same(u64 bounded, u64 other)
 {
     u64 differs = bounded ^ other;
 
-    OPAQUE(differs);
+    barrier_var(differs);
     return !differs;
 }
 
 /* Where things lie in a frame, which headers.bpf.h draws. */
 enum {
-    FRAME_IP = 14, /* without VLAN tags */
     TAG_BYTES = 4,
     IP4_BYTES = 20, /* to the transport's header, of which udp.bpf.h knows */
     IP6_BYTES = 40,
@@ -135,7 +136,7 @@ static __always_inline u64 unknown_zero(void)
 {
     u64 zero = READ_ONCE(always_zero);
 
-    BOUND(zero, 7);
+    bound_mask(zero, 7);
     return zero;
 }
 

@@ -51,7 +51,7 @@ static __always_inline void copy_over(void *to, const void *from, u64 n, const u
     u64 i;
 
     for (i = 0; i < most / 64 + 1; i++) {
-        OPAQUE(
+        barrier_var(
             n); /* in a register: a load from the stack in each round costs as much as the rest */
         if (64 * i >= n)
             break;
@@ -70,10 +70,10 @@ static __always_inline int xdp_load_direct(struct xdp_md *ctx, u64 at, void *to,
     void *from = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *last;
     u64 words = n / 8, i;
 
-    BOUND(at, 127);
+    bound_mask(at, 127);
     from += at;
     at = n - 8;
-    BOUND(at, LOAD_DIRECT - 1);
+    bound_mask(at, LOAD_DIRECT - 1);
     last = from + at;
     if (last + 8 > end)
         return 0;
@@ -114,16 +114,16 @@ static __always_inline int copy_blocks(void *to, void *end, const char *from, u6
         }
         at = n - 64;
         if (room == BLOCKS_ROOMY)
-            BOUND(at, 2047);
+            bound_mask(at, 2047);
         else
-            CLAMP(at, most - 64);
+            clamp_or_zero(at, most - 64);
         last = to + at;
         if (last + 64 > end)
             return 0;
         copy64(last, from + at);
     } else if (n >= 32) {
         at = n - 32;
-        BOUND(at, 31);
+        bound_mask(at, 31);
         last = to + at;
         if (to + 32 > end || last + 32 > end)
             return 0;
@@ -133,7 +133,7 @@ static __always_inline int copy_blocks(void *to, void *end, const char *from, u6
         copy16(last + 16, from + at + 16);
     } else if (n >= 16) {
         at = n - 16;
-        BOUND(at, 15);
+        bound_mask(at, 15);
         last = to + at;
         if (to + 16 > end || last + 16 > end)
             return 0;
@@ -141,7 +141,7 @@ static __always_inline int copy_blocks(void *to, void *end, const char *from, u6
         copy16(last, from + at);
     } else {
         at = n - 8;
-        BOUND(at, 7);
+        bound_mask(at, 7);
         last = to + at;
         if (to + 8 > end || last + 8 > end)
             return 0;

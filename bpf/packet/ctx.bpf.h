@@ -11,9 +11,6 @@
 
 #include "bpf/packet/base.bpf.h"
 
-/* What a program of TC says: on to the next filter, under clsact and TCX. */
-enum { TC_NEXT = -1 };
-
 /* Who has it, and what its byte 0 is. */
 enum packet_from {
     PACKET_XDP, /* the frame's first byte */

@@ -7,35 +7,25 @@
 
 #include "bpf/packet/base.bpf.h"
 
-/* IPv6's extension headers, by the value of the next-header field before them. */
-enum {
-    IP6_HOPS = 0,
-    IP6_ROUTING = 43,
-    IP6_FRAGMENT = 44,
-    IP6_AUTHENTICATION = 51,
-    IP6_DESTINATION = 60,
-    IP6_MOBILITY = 135,
-};
-
 /* Whether a protocol of IPv6 is an extension header, behind which TCP may be. */
 static __always_inline int is_extension(u8 protocol)
 {
-    return protocol == IP6_HOPS || protocol == IP6_ROUTING || protocol == IP6_FRAGMENT ||
-           protocol == IP6_DESTINATION;
+    return protocol == IPPROTO_HOPOPTS || protocol == IPPROTO_ROUTING ||
+           protocol == IPPROTO_FRAGMENT || protocol == IPPROTO_DSTOPTS;
 }
 
 /* How long an extension header is that begins with these bytes; 0: the protocol is none. */
 static __always_inline u32 extension_bytes(u8 protocol, const u8 *head)
 {
     switch (protocol) {
-    case IP6_HOPS:
-    case IP6_ROUTING:
-    case IP6_DESTINATION:
-    case IP6_MOBILITY:
+    case IPPROTO_HOPOPTS:
+    case IPPROTO_ROUTING:
+    case IPPROTO_DSTOPTS:
+    case IPPROTO_MH:
         return 8 + head[1] * 8;
-    case IP6_AUTHENTICATION:
+    case IPPROTO_AH:
         return 8 + head[1] * 4;
-    case IP6_FRAGMENT:
+    case IPPROTO_FRAGMENT:
         return 8;
     default:
         return 0;

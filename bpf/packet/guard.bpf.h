@@ -55,7 +55,7 @@ struct {
     __uint(max_entries, 1);
     __uint(key_size, sizeof(u32));
     __uint(value_size, sizeof(u64));
-} allowed SEC(".maps");
+} mc_allowed SEC(".maps");
 
 /* The buckets; 1 << MC_RATE_BITS of them if there is a limit, or may be one later. */
 struct {
@@ -63,7 +63,7 @@ struct {
     __uint(max_entries, 1);
     __type(key, u32);
     __type(value, u64);
-} rates SEC(".maps");
+} mc_rates SEC(".maps");
 
 /* Network order: RFC 1918, 1122 (loopback), 6598 (shared). */
 static __always_inline int is_local4(u32 source)
@@ -105,7 +105,7 @@ static __always_inline const void *guard_find(u32 list)
 {
     u32 key = list & MC_GUARD_SECOND;
 
-    return bpf_map_lookup_elem(&allowed, &key);
+    return bpf_map_lookup_elem(&mc_allowed, &key);
 }
 
 /*
@@ -148,7 +148,7 @@ static __always_inline int guard_listed(u64 high, u64 low, u64 six, u32 number)
     if (!list)
         return 0;
     at = high >> 48 | six << 16;
-    BOUND(at, 2 * MC_ALLOW_CELLS - 1);
+    bound_mask(at, 2 * MC_ALLOW_CELLS - 1);
     entry = LOAD32(list + at * 4);
     if (!(entry & MC_ALLOW_PREFIX)) {
         if (entry > MC_ALLOW_IN)
@@ -180,7 +180,7 @@ static __always_inline int guard_charge(u64 hash)
     u32 slot = hash >> (64 - MC_RATE_BITS);
     u64 now, full, wait, *bucket;
 
-    bucket = bpf_map_lookup_elem(&rates, &slot);
+    bucket = bpf_map_lookup_elem(&mc_rates, &slot);
     if (!bucket)
         return 0;
     now = bpf_jiffies64() * tick_ns * MC_RATE_TICKS; /* a clock would be a call */

@@ -23,17 +23,9 @@
 #include "bpf/packet/verdict.bpf.h"
 
 /* The interface of every network namespace that leads to itself. */
-enum { LOOPBACK = 1 };
+enum { LOOPBACK_IFINDEX = 1 };
 
 enum {
-    TYPE_IP4 = bpf_htons(0x0800),
-    TYPE_IP6 = bpf_htons(0x86dd),
-    TYPE_TAG = bpf_htons(0x8100),
-    TYPE_TAG_AD = bpf_htons(0x88a8),
-    PROTOCOL_ICMP = 1,
-    PROTOCOL_TCP = 6,
-    PROTOCOL_UDP = 17,
-    PROTOCOL_ICMP6 = 58,
     TTL = 64,
 };
 
@@ -42,7 +34,7 @@ enum {
  * bytes there; virtio_net then wants room for its own header, 12 to 24 bytes by its features, and
  * where that is missing drops what it was told to send.
  */
-enum { HEAD_ROOM = 256 - 40 - 24 };
+enum { REPLY_HEADROOM = 256 - 40 - 24 };
 
 /*
  * A frame up to this size is not made smaller for a short reply: behind the end of the IP packet
@@ -74,12 +66,12 @@ struct saved_headers {
     u64 tags;      /* 14 to 21, of a frame with tags */
     u64 ip[9];     /* from IP on to the keys */
     u64 addresses; /* the sum of IPv6's, which is the reply's as well */
-    u64 back;      /* the MAC address that the reply goes to (way.bpf.h) */
+    u64 back;      /* the MAC address that the reply goes to (return_path.bpf.h) */
     struct tcp_words tcp;
 };
 
 /* The headers of a frame with so many tags. */
-#define OFFSETS(ntags, six) ((struct offsets){FRAME_IP + TAG_BYTES * (ntags), (six)})
+#define OFFSETS(ntags, six) ((struct offsets){ETH_HLEN + TAG_BYTES * (ntags), (six)})
 
 static __always_inline u64 ip_bytes(u64 v6)
 {
@@ -94,7 +86,7 @@ static __always_inline u64 offsets_l4(struct offsets offsets)
 
 static __always_inline int type_is_tag(u16 type)
 {
-    return type == TYPE_TAG || type == TYPE_TAG_AD;
+    return type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD);
 }
 
 /* TCP and UDP have both ports at the same place. */
@@ -116,7 +108,7 @@ static __always_inline void headers_save(struct saved_headers *out, const void *
 
     out->to = LOAD64(link);
     out->from = LOAD64(link + 6);
-    if (offsets.ip != FRAME_IP)
+    if (offsets.ip != ETH_HLEN)
         out->tags = LOAD64(link + 14);
 #pragma clang loop unroll(full)
     for (i = 0; i < nwords; i++)
@@ -129,7 +121,7 @@ static __always_inline void headers_save(struct saved_headers *out, const void *
 /* --- what is ours ------------------------------------------------------------- */
 
 /* A packet of this protocol, without options or extension headers, and no fragment. */
-static __always_inline int ip_is_plain(const void *ip, u64 v6, u64 protocol)
+static __always_inline int ip_has_no_options(const void *ip, u64 v6, u64 protocol)
 {
     if (v6)
         return LOAD8(ip) >> 4 == 6 && LOAD8(ip + 6) == protocol;
@@ -143,14 +135,14 @@ static __always_inline u8 ip_protocol(const void *ip, u64 v6)
 
 static __always_inline int protocol_has_ports(u8 protocol)
 {
-    return protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP;
+    return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP;
 }
 
 /*
- * Whether a packet of TCP or UDP goes to another port than ours, or (leaves) comes from another, as
+ * Whether a packet of TCP or UDP goes to another port than ours, or (egress) comes from another, as
  * far as its first bytes say so: most of what passes. Doubt says no.
  */
-static __always_inline int ip_has_other_port(const void *ip, const void *end, u64 v6, int leaves)
+static __always_inline int ip_has_other_port(const void *ip, const void *end, u64 v6, int egress)
 {
     const void *l4 = ip + ip_bytes(v6);
 
@@ -158,29 +150,30 @@ static __always_inline int ip_has_other_port(const void *ip, const void *end, u6
         return 0;
     if (!v6 && (LOAD8(ip) != 0x45 || LOAD16(ip + 6) & bpf_htons(0x3fff)))
         return 0;
-    return (leaves ? port_from(l4) : port_to(l4)) != control.port;
+    return (egress ? port_from(l4) : port_to(l4)) != control.port;
 }
 
 /*
- * Whether a packet is TCP to the server's port, or (leaves) from it, as far as its first bytes say
+ * Whether a packet is TCP to the server's port, or (egress) from it, as far as its first bytes say
  * so. Doubt says no.
  */
-static __always_inline int ip_is_our_tcp(const void *ip, const void *end, u64 v6, int leaves)
+static __always_inline int ip_is_our_tcp(const void *ip, const void *end, u64 v6, int egress)
 {
     const void *l4 = ip + ip_bytes(v6);
 
-    if (l4 + 4 > end || ip_protocol(ip, v6) != PROTOCOL_TCP)
+    if (l4 + 4 > end || ip_protocol(ip, v6) != IPPROTO_TCP)
         return 0;
-    return (leaves ? port_from(l4) : port_to(l4)) == (u16)control.tcp_port;
+    return (egress ? port_from(l4) : port_to(l4)) == (u16)control.tcp_port;
 }
 
 /*
  * Whether TC sees a packet of IP from behind its Ethernet header: generic XDP, a program of any
  * owner, has copied the frame (skb.bpf.h). 14 bytes are there.
  */
-static __always_inline int link_is_hidden(const void *data, u16 protocol)
+static __always_inline int has_no_mac_header(const void *data, u16 protocol)
 {
-    return LOAD16(data + 12) != protocol && LOAD8(data) >> 4 == (protocol == TYPE_IP6 ? 6 : 4);
+    return LOAD16(data + 12) != protocol &&
+           LOAD8(data) >> 4 == (protocol == bpf_htons(ETH_P_IPV6) ? 6 : 4);
 }
 
 static __always_inline const struct mc_local *local_in_use(void)
@@ -235,12 +228,12 @@ static __always_inline int ip_is_to_us(const void *ip, u64 v6)
  * What IPv4's checksum says of a request that has no other: then nothing else tells whether its
  * source is the one that it was sent from.
  */
-static __always_inline enum checksum ip4_judge(const struct saved_headers *saved)
+static __always_inline enum checksum ip4_csum_verify(const struct saved_headers *saved)
 {
     const void *ip = saved->ip;
 
-    return sum_is_right(load_halves(ip) + load_halves(ip + 8) + LOAD32(ip + 16)) ? CHECKSUM_RIGHT
-                                                                                 : CHECKSUM_WRONG;
+    return sum_is_valid(load_halves(ip) + load_halves(ip + 8) + LOAD32(ip + 16)) ? CHECKSUM_VALID
+                                                                                 : CHECKSUM_INVALID;
 }
 
 /* The destination MAC, and of the source the bit that makes it a group's, to which no reply is
@@ -256,7 +249,7 @@ __attribute__((noinline)) int mac_check(u64 macs, u32 ifindex)
     const struct mc_local *local = local_in_use();
     u32 n = local->nmacs, i;
 
-    if (!macs && ifindex == LOOPBACK)
+    if (!macs && ifindex == LOOPBACK_IFINDEX)
         return VERDICT_OK;
     for (i = 0; i < MC_MAX_MACS; i++) {
         if (i >= n)
@@ -270,7 +263,7 @@ __attribute__((noinline)) int mac_check(u64 macs, u32 ifindex)
 /* A tag, network order, as mc_local has it. */
 static __always_inline u32 vlan_id(u16 type, u16 tag)
 {
-    return (bpf_ntohs(tag) & 0xfff) | (type == TYPE_TAG_AD ? MC_VLAN_AD : 0);
+    return (bpf_ntohs(tag) & 0xfff) | (type == bpf_htons(ETH_P_8021AD) ? MC_VLAN_AD : 0);
 }
 
 __attribute__((noinline)) int vlan_is_ours(u32 vlan)
@@ -294,9 +287,9 @@ static __always_inline u32 link_vlan(const void *link, struct offsets offsets)
 {
     u32 vlan = 0;
 
-    if (offsets.ip > FRAME_IP)
+    if (offsets.ip > ETH_HLEN)
         vlan = vlan_id(LOAD16(link + 12), LOAD16(link + 14));
-    if (offsets.ip > FRAME_IP + TAG_BYTES)
+    if (offsets.ip > ETH_HLEN + TAG_BYTES)
         vlan |= vlan_id(LOAD16(link + 16), LOAD16(link + 18)) << 16;
     return vlan;
 }

@@ -15,9 +15,6 @@
 
 #include "bpf/packet/base.bpf.h"
 
-/* While a connection is being accepted there is only a request socket, in this state. */
-enum { STATE_SYN_RECEIVED = 12 }; /* BPF_TCP_NEW_SYN_RECV */
-
 /* NULL: the packet was forwarded, or no socket sent it. It may be of any network namespace. */
 static __always_inline struct bpf_sock *sender_of(const struct __sk_buff *skb)
 {

@@ -11,9 +11,10 @@
 
 /* What a request's checksum says of it. */
 enum checksum {
-    CHECKSUM_WRONG,
-    CHECKSUM_RIGHT, /* or there is none, with IPv4, whose own is right */
-    CHECKSUM_BEGUN, /* it is left to hardware; or it is wrong, of 1 damaged packet in 65,536 */
+    CHECKSUM_INVALID,
+    CHECKSUM_VALID,   /* or there is none, with IPv4, whose own is valid */
+    CHECKSUM_PARTIAL, /* partial, for hardware to complete; or it is wrong, of 1 damaged packet in
+                         65,536 */
 };
 
 /* Both halves of 8 bytes: sums of 32-bit words do not overflow, and take no more to load. */
@@ -90,7 +91,7 @@ static __always_inline u64 words_sum(const void *text, u64 n)
         sum_add_word(&sum, LOAD64(from + 56));
         from += 64;
     }
-    BOUND(at, 2047 - 63); /* not `from`: the verifier would go on once for each block */
+    bound_mask(at, 2047 - 63); /* not `from`: the verifier would go on once for each block */
     return sum_words(&sum) + sum_rest(text + at, n);
 }
 
@@ -142,14 +143,14 @@ static __always_inline u64 text_sum(const void *text, u64 n)
     u64 blocks = sevens_in(n), at = blocks * SEVENS, i;
     struct sevens sum = {0, 0};
 
-    OPAQUE(at); /* or the verifier knows it behind the loop, and goes on once for each block */
+    barrier_var(at); /* or the verifier knows it behind the loop, and goes on once for each block */
     for (i = 0; i < REQUEST_MAX / SEVENS; i++) {
         if (i >= blocks)
             break;
         sevens_add(&sum, text + SEVENS * i);
     }
     n -= at;
-    CLAMP(at, REQUEST_MAX);
+    clamp_or_zero(at, REQUEST_MAX);
     return sevens_end(&sum, LOAD8(text), LOAD8(text + at)) + sum_rest(text + at, n);
 }
 
@@ -165,13 +166,13 @@ static __always_inline u64 sum_fold(u64 sum)
  * Whether what has this sum, its checksum included, is as it was: whether 2^16 - 1 divides it. A
  * product with the inverse modulo 2^64 tells (Warren, Hacker's Delight, 10-17).
  */
-static __always_inline int sum_is_right(u64 sum)
+static __always_inline int sum_is_valid(u64 sum)
 {
     return sum * 0xfffefffefffeffff <= 0x0001000100010001;
 }
 
 /* The checksum of what has this sum; 0 would say that there is none. */
-static __always_inline u64 sum_end(u64 sum)
+static __always_inline u64 csum_finish(u64 sum)
 {
     sum = sum_fold(sum);
     return sum == 0xffff ? sum : ~sum & 0xffff;

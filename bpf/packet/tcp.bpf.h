@@ -18,7 +18,7 @@
 #include "bpf/packet/sum.bpf.h"
 
 enum {
-    L4_PROTOCOL = PROTOCOL_TCP,
+    L4_PROTOCOL = IPPROTO_TCP,
     L4_BYTES = TCP_BYTES,
     L4_TEXT = TCP_BYTES + 12,
     L4_CHECKED = L4_TEXT + REQUEST_LEAST,
@@ -27,7 +27,7 @@ enum {
 #define SAVED_WORDS(v6) ((v6) ? 9 : 7)
 
 /* What stands before the timestamps. */
-#define TCP_STAMPED bpf_htonl(0x0101080a)
+#define TCP_TIMESTAMPS bpf_htonl(0x0101080a)
 
 static __always_inline u64 offsets_text(struct offsets offsets)
 {
@@ -57,20 +57,20 @@ static __always_inline u64 tcp_pseudo(const void *ip, u64 v6, u64 n)
     return sum + load_halves(ip + 12);
 }
 
-/* What a local sender's stack leaves in the checksum's place, for hardware to complete. */
-static __always_inline u16 checksum_begun(const void *ip, u64 v6)
+/* The partial checksum that a local sender's stack writes, for hardware to complete. */
+static __always_inline u16 csum_partial(const void *ip, u64 v6)
 {
     return sum_fold(tcp_pseudo(ip, v6, tcp_bytes(ip, v6)));
 }
 
-static __always_inline int l4_checksum_is_left(const void *ip, u64 v6)
+static __always_inline int l4_checksum_is_partial(const void *ip, u64 v6)
 {
-    return LOAD16(ip + ip_bytes(v6) + 16) == checksum_begun(ip, v6);
+    return LOAD16(ip + ip_bytes(v6) + 16) == csum_partial(ip, v6);
 }
 
-static __always_inline void l4_leave_checksum(void *ip, u64 v6)
+static __always_inline void l4_put_partial(void *ip, u64 v6)
 {
-    STORE16(ip + ip_bytes(v6) + 16, checksum_begun(ip, v6));
+    STORE16(ip + ip_bytes(v6) + 16, csum_partial(ip, v6));
 }
 
 static __always_inline int l4_has_checksum(const struct saved_headers *saved, u64 v6)
@@ -85,14 +85,15 @@ static __always_inline u64 tcp_header_sum(const void *tcp)
 }
 
 /* `text` is the sum of the request's text. */
-static __always_inline enum checksum l4_judge(const struct saved_headers *saved, u64 v6, u64 text)
+static __always_inline enum checksum l4_csum_verify(const struct saved_headers *saved, u64 v6,
+                                                    u64 text)
 {
     const void *ip = saved->ip;
     u64 sum = text + tcp_pseudo(ip, v6, tcp_bytes(ip, v6)) + tcp_header_sum(ip + ip_bytes(v6));
 
-    if (likely(sum_is_right(sum)))
-        return CHECKSUM_RIGHT;
-    return l4_checksum_is_left(ip, v6) ? CHECKSUM_BEGUN : CHECKSUM_WRONG;
+    if (likely(sum_is_valid(sum)))
+        return CHECKSUM_VALID;
+    return l4_checksum_is_partial(ip, v6) ? CHECKSUM_PARTIAL : CHECKSUM_INVALID;
 }
 
 /* --- a reply ------------------------------------------------------------------------------ */
@@ -112,7 +113,7 @@ static __always_inline void l4_reply(void *ip, const struct saved_headers *saved
     /* The data offset in words, in the upper half of a byte; the flags. */
     STORE32(tcp + 12, L4_TEXT / 4 << 4 | (TCP_PSH | TCP_ACK) << 8 | (u32)words->window << 16);
     STORE32(tcp + 16, 0);
-    STORE32(tcp + 20, TCP_STAMPED);
+    STORE32(tcp + 20, TCP_TIMESTAMPS);
     STORE32(tcp + 24, words->tsval);
     STORE32(tcp + 28, words->tsecr);
     sum += tcp_pseudo(ip, v6, L4_TEXT + ntext) + tcp_header_sum(tcp);

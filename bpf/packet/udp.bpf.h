@@ -13,10 +13,11 @@
  *   offsets_text         where in a frame the text begins
  *   l4_payload           how many bytes statistics and amplification= count for so much text
  *   l4_has_checksum      whether a request has a checksum; over IPv6 it has
- *   l4_judge             what the checksum says, from the sum of the text
- *   l4_checksum_is_left  whether the checksum is left to hardware
+ *   l4_csum_verify       what the checksum says, from the sum of the text
+ *   l4_checksum_is_partial
+ *                        whether hardware was to complete the checksum
  *   l4_reply             the headers of a reply, from IP on
- *   l4_leave_checksum    leaves a reply's checksum to hardware
+ *   l4_put_partial       makes a reply's checksum partial
  *
  * The longest reply is TEXT_MAX (base.bpf.h). In network order:
  *
@@ -31,7 +32,7 @@
 #include "bpf/packet/sum.bpf.h"
 
 enum {
-    L4_PROTOCOL = PROTOCOL_UDP,
+    L4_PROTOCOL = IPPROTO_UDP,
     L4_BYTES = 8,
     L4_TEXT = L4_BYTES + MC_UDP_HEADER,
     L4_CHECKED = L4_TEXT + REQUEST_LEAST,
@@ -55,7 +56,7 @@ static __always_inline u64 l4_payload(u64 ntext)
  * What a local sender's stack leaves in the place of UDP's checksum, for hardware to complete: the
  * sum of addresses, protocol and length.
  */
-static __always_inline u16 checksum_begun(const void *ip, u64 v6)
+static __always_inline u16 csum_partial(const void *ip, u64 v6)
 {
     u64 sum = (u64)LOAD16(ip + ip_bytes(v6) + 4) + bpf_htons(L4_PROTOCOL);
 
@@ -68,18 +69,18 @@ static __always_inline u16 checksum_begun(const void *ip, u64 v6)
 }
 
 /*
- * Whether the checksum of a request seems to be left to hardware. Then its packet knows where that
- * will write, and so does the reply that generic XDP or TC makes of it: so such a reply keeps UDP's
- * header in its place, and begins its checksum the same way.
+ * Whether the checksum of a request seems to be partial, for hardware to complete. Then its packet
+ * knows where that will write, and so does the reply that generic XDP or TC makes of it: so such a
+ * reply keeps UDP's header in its place, and begins its checksum the same way.
  */
-static __always_inline int l4_checksum_is_left(const void *ip, u64 v6)
+static __always_inline int l4_checksum_is_partial(const void *ip, u64 v6)
 {
-    return LOAD16(ip + ip_bytes(v6) + 6) == checksum_begun(ip, v6);
+    return LOAD16(ip + ip_bytes(v6) + 6) == csum_partial(ip, v6);
 }
 
-static __always_inline void l4_leave_checksum(void *ip, u64 v6)
+static __always_inline void l4_put_partial(void *ip, u64 v6)
 {
-    STORE16(ip + ip_bytes(v6) + 6, checksum_begun(ip, v6));
+    STORE16(ip + ip_bytes(v6) + 6, csum_partial(ip, v6));
 }
 
 static __always_inline int l4_has_checksum(const struct saved_headers *saved, u64 v6)
@@ -88,16 +89,17 @@ static __always_inline int l4_has_checksum(const struct saved_headers *saved, u6
 }
 
 /* There is a checksum, and `text` is the sum of the request's text. */
-static __always_inline enum checksum l4_judge(const struct saved_headers *saved, u64 v6, u64 text)
+static __always_inline enum checksum l4_csum_verify(const struct saved_headers *saved, u64 v6,
+                                                    u64 text)
 {
     const void *ip = saved->ip, *udp = ip + ip_bytes(v6);
     u64 sum = text + bpf_htons(L4_PROTOCOL) + LOAD16(udp + 4);
 
     sum += load_halves(udp) + load_halves(udp + 8);
     sum += v6 ? saved->addresses : load_halves(ip + 12);
-    if (likely(sum_is_right(sum)))
-        return CHECKSUM_RIGHT;
-    return l4_checksum_is_left(ip, v6) ? CHECKSUM_BEGUN : CHECKSUM_WRONG;
+    if (likely(sum_is_valid(sum)))
+        return CHECKSUM_VALID;
+    return l4_checksum_is_partial(ip, v6) ? CHECKSUM_PARTIAL : CHECKSUM_INVALID;
 }
 
 /* --- a reply ------------------------------------------------------------------------- */
@@ -115,7 +117,7 @@ static __always_inline void l4_reply(void *ip, const struct saved_headers *saved
     ip_reply(ip, saved, v6, L4_TEXT + ntext, L4_PROTOCOL);
     ports = ports >> 16 | ports << 16;
     sum += addresses + ports + 2 * nudp + bpf_htons(L4_PROTOCOL) + id + bpf_htons(1);
-    STORE64(udp, ports | nudp << 32 | sum_end(sum) << 48);
+    STORE64(udp, ports | nudp << 32 | csum_finish(sum) << 48);
     STORE64(udp + 8, id | (u64)bpf_htons(1) << 32);
 }
 

@@ -21,9 +21,10 @@
  * servers. Two cache lines; a longer entry has its text in a block of one of two larger sizes,
  * which buckets share (block = bucket modulo number of blocks).
  *
- * Ask. The record of a request over UDP that was passed to the server, until its reply leaves: when
- * it arrived, and which gate it has entered, if it writes. Asks that fall on the same place count
- * as one that arrived when the first did: so fewer replies are kept than could be, never more.
+ * Outstanding request. The record of a request over UDP that was passed to the server, until its
+ * reply leaves: when it arrived, and which gate it has entered, if it writes. Outstanding requests
+ * that fall on the same place count as one that arrived when the first did: so fewer replies are
+ * kept than could be, never more.
  */
 #ifndef MC_CHAIN_H
 #define MC_CHAIN_H
@@ -81,7 +82,7 @@ struct chain_bucket {
     __u8 nkey;
     __u8 size;
     __u64 word;
-    __u64 all;
+    __u64 whole_table_word;
     __u64 server;
     __u64 stamp;
     char wire[CHAIN_WIRE];
@@ -99,20 +100,21 @@ struct chain_block {
 };
 
 /*
- * The asks of one place. first: when the earliest one in flight arrived; next: when the first
- * arrived that came chain_settings.ask / 2 or more after it, and becomes `first` when that is
- * chain_settings.ask old; 0: none. So a request that the server dropped holds the place for no
- * longer. A place is found by a hash of both addresses, the client's port and the request id; `who`
- * is the hash's other half. Asks of several requesters hold the place, as does one that may have
- * any number of replies (CHAIN_ASK_HOLD): then no reply ends it, and `first` advances with time
- * only. Of several requesters the last two are known; a reply to any other is not kept.
+ * The outstanding requests of one place. first: when the earliest one in flight arrived; next: when
+ * the first arrived that came chain_settings.outstanding / 2 or more after it, and becomes `first`
+ * when that is chain_settings.outstanding old; 0: none. So a request that the server dropped holds
+ * the place for no longer. A place is found by a hash of both addresses, the client's port and the
+ * request id; `who` is the hash's other half. Requests of several requesters hold the place, as
+ * does one that may have any number of replies (CHAIN_OUTSTANDING_HOLD): then no reply ends it, and
+ * `first` advances with time only. Of several requesters the last two are known; a reply to any
+ * other is not kept.
  *
  * Of the requests that may write the last one is known until its reply leaves, however long that
  * takes. `several`: when it arrived, another one may have been unanswered, or it may have any
  * number of replies; then no reply is taken for its own. Of each place at most one write is counted
  * by a gate, so the gates' counts have room for all.
  */
-struct chain_ask {
+struct chain_outstanding {
 #ifdef __bpf__
     struct bpf_spin_lock lock;
 #else
@@ -131,32 +133,32 @@ struct chain_ask {
 };
 
 enum {
-    CHAIN_ASK_HOLD = 1 << 16,
-    CHAIN_ASK_GONE = 1 << 12, /* instead of a generation: the write has left the gate */
+    CHAIN_OUTSTANDING_HOLD = 1 << 16,
+    CHAIN_OUTSTANDING_GONE = 1 << 12, /* instead of a generation: the write has left the gate */
 };
-#define CHAIN_ASK_NS 2000000000ull /* the maximum of chain_settings.ask */
+#define CHAIN_OUTSTANDING_NS 2000000000ull /* the maximum of chain_settings.outstanding */
 
 /* The loader sets these before it loads the programs. */
 struct chain_settings {
     __u32 entries; /* buckets, a power of two */
     __u32 nmedium; /* blocks, powers of two */
     __u32 nlarge;
-    __u32 nasks;   /* a power of two */
-    __u32 key_max; /* longer ones are left to the server */
+    __u32 noutstanding; /* a power of two */
+    __u32 key_max;      /* longer ones are left to the server */
     __u32 value_max;
     __u32 max_age; /* of an entry, jiffies */
     __u32 nconnections;
     __u32 any_socket; /* packets need no socket of the server: for tests, which have none */
     __u32 unused;
-    __u64 settle; /* nanoseconds for which a write may be in flight, */
-    __u64 ask;    /* and for which a place of asks is held */
-    __u64 netns;  /* cookie of the network namespace that the server's sockets are in */
+    __u64 settle;      /* nanoseconds for which a write may be in flight, */
+    __u64 outstanding; /* and for which a place of outstanding requests is held */
+    __u64 netns;       /* cookie of the network namespace that the server's sockets are in */
 };
 
 /* Counters of the chain beside those in mc_counts; one row for each CPU. */
 enum chain_count { CHAIN_COUNTERS(COUNTER_CONSTANT) CHAIN_COUNTS };
 
-/* One row for each CPU, the first in the memory of the programs (map chain_scratch_map). */
+/* One row for each CPU, the first in the memory of the programs (map mc_chain). */
 struct chain_counts {
     __u64 count[32];
 };
@@ -166,7 +168,7 @@ _Static_assert(sizeof(struct chain_gate) == 24, "");
 _Static_assert(sizeof(struct chain_bucket) == 128, "two cache lines");
 _Static_assert(offsetof(struct chain_bucket, wire) == 64, "what is looked at first is one");
 _Static_assert(offsetof(struct chain_bucket, server) == 48, "");
-_Static_assert(sizeof(struct chain_ask) == 56, "");
+_Static_assert(sizeof(struct chain_outstanding) == 56, "");
 _Static_assert((int)CHAIN_COUNTS <= 32, "the programs mask a counter's place");
 #endif
 

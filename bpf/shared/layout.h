@@ -64,7 +64,7 @@ enum {
     MC_ITEM_ACTIVE = 1 << 3,  /* read again since the LRU last judged it */
     MC_ITEM_CHUNKED = 1 << 4, /* the value lies in chunks of its own */
     MC_ITEM_CHUNK = 1 << 5,   /* not an item but one of those */
-    MC_ITEM_EXTERN = 1 << 6,  /* the value is on flash */
+    MC_ITEM_FLASH = 1 << 6,   /* the value is on flash */
     MC_ITEM_STALE = 1 << 7,   /* meta: marked stale, served with W or Z */
     MC_ITEM_WON = 1 << 8,     /* meta: the recache token was handed out */
     MC_ITEM_BINKEY = 1 << 9,  /* meta: the key arrived base64-coded */
@@ -72,7 +72,7 @@ enum {
     MC_ITEM_COPY = 1 << 11,   /* not reachable: what was read from flash, for a reply */
     MC_ITEM_SUMMED = 1 << 12, /* the sum of its wire bytes follows them */
     MC_ITEM_READ = 1 << 13,   /* read since it was stored or its value went to flash */
-    MC_ITEM_PASS = MC_ITEM_CHUNKED | MC_ITEM_CHUNK | MC_ITEM_EXTERN | MC_ITEM_STALE | MC_ITEM_WON |
+    MC_ITEM_PASS = MC_ITEM_CHUNKED | MC_ITEM_CHUNK | MC_ITEM_FLASH | MC_ITEM_STALE | MC_ITEM_WON |
                    MC_ITEM_BINKEY,
 };
 
@@ -339,21 +339,21 @@ struct mc_guard {
 };
 enum { MC_GUARD_SECOND = 1 << 0, MC_GUARD_LOCAL = 1 << 1, MC_GUARD_NUMBER = 1 << 2 };
 
-/* The ways back to sources: bpf/packet/way.bpf.h. */
+/* The return paths to sources: bpf/packet/return_path.bpf.h. */
 enum {
-    MC_WAYS = 4,      /* in a set */
-    MC_WAY_BITS = 15, /* log2 of the sets */
-    MC_WAY_PORTS = 32,
-    MC_WAY_SEEN = 64 /* interfaces of which egress says when it saw a reply */
+    MC_RETURN_PATHS = 4,      /* in a set */
+    MC_RETURN_PATH_BITS = 15, /* log2 of the sets */
+    MC_RETURN_PATH_PORTS = 32,
+    MC_RETURN_PATH_SEEN = 64 /* interfaces of which egress says when it saw a reply */
 };
 
 /* to: a MAC address as in struct mc_local, and in the upper 16 bits when it was learned. */
-struct mc_way {
+struct mc_return_path {
     __u64 to, vouch;
 };
 
 /* What comes by `port` is answered by the interface `of`. */
-struct mc_way_port {
+struct mc_return_path_port {
     __u32 port, of;
 };
 
@@ -379,19 +379,19 @@ _Static_assert((int)MC_COUNTS <= 32, "the programs mask a counter's place");
 #define MC_NET16(x) (MC_LITTLE ? __builtin_bswap16(x) : (x))
 #define MC_NET64(x) (MC_LITTLE ? __builtin_bswap64(x) : (x))
 
-static inline int mc_port_is_unfit(__u16 port, __u16 own)
+static inline int mc_port_is_unanswerable(__u16 port, __u16 own)
 {
     return !(port & MC_NET16(0xfc00)) || port == MC_NET16(11211) || port == own;
 }
 
 /* By the address's first byte. 0/8, and 224/4 to the end: multicast, broadcast. */
-static inline int mc_source4_is_unfit(__u8 first)
+static inline int mc_source4_is_unanswerable(__u8 first)
 {
     return (__u8)(first - 1) >= 223;
 }
 
 /* By the first byte and both halves. Multicast; ::/64 but ::1: no address, IPv4's mapped. */
-static inline int mc_source6_is_unfit(__u8 first, __u64 high, __u64 low)
+static inline int mc_source6_is_unanswerable(__u8 first, __u64 high, __u64 low)
 {
     return first == 0xff || (!high && low != MC_NET64(1ull));
 }

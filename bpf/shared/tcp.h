@@ -27,27 +27,28 @@
 #define MC_TCP_NONE (~0ull)
 
 /*
- *  0 boundary    bytes consumed in the low half, bytes sent in the high half, both since the
- *                connection was accepted, modulo 2^32. Written by the server
- *  8 generation  of the slot: another for each connection that has it. Written by the server
- *                before the first boundary of the connection
- * 12 answered    requests that the kernel answered on this connection. Written by the kernel, set
- *                to 0 by the server with a new generation
- * 16 lost        since when the socket gets segments that were not translated; 0: it does not
- * 20 owed        since when the socket owes the client a segment that the programs on egress have
- *                not seen; 0: it owes none. Both times written as `answered` is
- * 24 heard       what the client acknowledged (wire) with the last segment that shows `lost`
- * 28 binary      not 0: the connection speaks the binary protocol, else text. Written by the server
- *                before the first boundary of the connection
- * 30 outstanding not 0: the client has not acknowledged the kernel's last reply; as `answered` is
+ *  0 boundary       bytes consumed in the low half, bytes sent in the high half, both since the
+ *                   connection was accepted, modulo 2^32. Written by the server
+ *  8 generation     of the slot: another for each connection that has it. Written by the server
+ *                   before the first boundary of the connection
+ * 12 answered       requests that the kernel answered on this connection. Written by the kernel,
+ *                   set to 0 by the server with a new generation
+ * 16 lost           since when the socket gets segments that were not translated; 0: it does not
+ * 20 ack_due        since when the socket owes the client a segment that the programs on egress
+ *                   have not seen; 0: it owes none. Both times written as `answered` is
+ * 24 last_ack_seen  what the client acknowledged (wire) with the last segment that shows `lost`
+ * 28 binary         not 0: the connection speaks the binary protocol, else text. Written by the
+ *                   server before the first boundary of the connection
+ * 30 outstanding    not 0: the client has not acknowledged the kernel's last reply; as `answered`
+ *                   is
  */
 struct mc_tcp_slot {
     __u64 boundary;
     __u32 generation;
     __u32 answered;
     __u32 lost;
-    __u32 owed;
-    __u32 heard;
+    __u32 ack_due;
+    __u32 last_ack_seen;
     __u16 binary;
     __u16 outstanding;
 };
@@ -55,9 +56,9 @@ struct mc_tcp_slot {
 /* The times in a slot: of the kernel's coarse clock, nanoseconds without the lowest bits. */
 enum {
     MC_TCP_TIME_SHIFT = 20,
-    MC_TCP_OWED_ACK = 1, /* the lowest bit of `owed`: it was given data, which it acknowledges */
-    MC_TCP_OWED_WATCHED = 1, /* all of `owed`, and no time that programs write: by the server, which
-                                is to learn whether they see a segment */
+    MC_TCP_ACK_DUE_DATA = 1,    /* bit 0 of `ack_due`: it was given data, which it acknowledges */
+    MC_TCP_ACK_DUE_WATCHED = 1, /* all of `ack_due`, and no time that programs write: by the server,
+                                which is to learn whether they see a segment */
 };
 
 static inline __u64 mc_tcp_boundary(__u32 consumed, __u32 sent)
@@ -107,7 +108,7 @@ static inline int mc_tcp_is_flow(const struct mc_tcp_flow *a, const struct mc_tc
 }
 
 enum {
-    MC_TCP_FOLLOWED = 1 << 0, /* in_end is known: see conn_leaving in bpf/tcp/egress.bpf.h */
+    MC_TCP_FOLLOWED = 1 << 0, /* rcv_nxt is known: see conn_egress in bpf/tcp/egress.bpf.h */
     MC_TCP_CLOSING = 1 << 1,  /* a FIN, a RST or a fragment has passed: no more is answered */
     MC_TCP_MSS_OLD = 1 << 2,  /* egress asks the socket for `mss` with its next data */
 };
@@ -128,8 +129,8 @@ enum {
  * How numbers are translated: what the socket did not see, and the outstanding reply, where its
  * request and it began (wire) and their bytes. nreply: 0: there is none.
  */
-struct mc_tcp_shift {
-    __u32 in, out;
+struct mc_tcp_delta {
+    __u32 rx, tx;
     __u32 request, nrequest;
     __u32 reply, nreply;
 };
@@ -140,40 +141,44 @@ struct mc_tcp_shift {
  * remove (struct mc_tcp_removal). The kernel adds the key and 56 bytes, and takes an object of 256:
  * one of 192 would hold 128 bytes of these.
  *
- * again              how often the outstanding reply was sent again, as far as MC_TCP_AGAIN
- * in_base, out_base  the sequence numbers of the client's and of the server's first byte
- * in_end             end of the client's bytes that the socket was or will be given
- * acked              the highest acknowledgement that it was or will be given
- * out_end            end of the bytes that it has sent
- * told               the highest acknowledgement that it has sent, before it was held back
- * born               what it had received when the entry was made; never changes
- * tsval, window      of the last segment that it sent, as on the wire, network order
- * wscale, in_wscale  by which the client's window is scaled, and the socket's; never change
- * client_ts          the client's highest TSval in what the socket has taken, which it echoes, and
- *                    in what was answered
- * mss                bytes of a segment's text, by the socket, or since pieces were sent
- * slot, generation   of struct mc_tcp_tag; never change
- * ifindex, vlan, mac by which interface, with which tag (0: none), and to which MAC address, the
- *                    server's segments leave; as of struct mc_local. XDP answers none with a tag
- * kept               where in the pool the outstanding reply's text is
- * flow               whose entry it is; never changes
- * cookie             of the connection's socket; never changes. 0: any may send for it, for tests
+ * retransmits             how often the outstanding reply was sent again, as far as
+ *                         MC_TCP_RETRANSMITS
+ * irs, iss                the sequence numbers of the client's and of the server's first byte: the
+ *                         initial ones plus 1
+ * rcv_nxt                 end of the client's bytes that the socket was or will be given
+ * snd_una                 the highest acknowledgement that it was or will be given
+ * snd_nxt                 end of the bytes that it has sent
+ * last_ack_sent           the highest acknowledgement that it has sent, before it was held back
+ * born                    what it had received when the entry was made; never changes
+ * tsval, window           of the last segment that it sent, as on the wire, network order
+ * snd_wscale, rcv_wscale  by which the client's window is scaled, and the socket's; never change
+ * client_ts               the client's highest TSval in what the socket has taken, which it echoes,
+ *                         and in what was answered
+ * mss                     bytes of a segment's text, by the socket, or since pieces were sent
+ * slot, generation        of struct mc_tcp_tag; never change
+ * ifindex, vlan, mac      by which interface, with which tag (0: none), and to which MAC address,
+ *                         the server's segments leave; as of struct mc_local. XDP answers none with
+ *                         a tag
+ * rtx                     where in the pool the outstanding reply's text is
+ * flow                    whose entry it is; never changes
+ * cookie                  of the connection's socket; never changes. 0: any may send for it, for
+ *                         tests
  */
 struct mc_tcp_conn {
     __u32 lock; /* MC_TCP_FREE, ... */
     __u8 flags;
-    __u8 again;
-    __u8 wscale, in_wscale;
-    struct mc_tcp_shift shift;
-    __u32 in_base, out_base;
-    __u32 in_end, acked, out_end, told, born;
+    __u8 retransmits;
+    __u8 snd_wscale, rcv_wscale;
+    struct mc_tcp_delta delta;
+    __u32 irs, iss;
+    __u32 rcv_nxt, snd_una, snd_nxt, last_ack_sent, born;
     __u32 tsval, client_ts;
     __u16 window;
     __u16 mss;
     __u32 slot, generation;
     __u32 ifindex;
     __u16 vlan;
-    __u16 kept;
+    __u16 rtx;
     __u64 mac;
     struct mc_tcp_flow flow;
     __u64 cookie;
@@ -181,7 +186,7 @@ struct mc_tcp_conn {
 _Static_assert(sizeof(struct mc_tcp_conn) == 144, "as doc/kernel-path/tcp.md says");
 
 /*
- * Which entry the server removes: what it gives the program tcp_remove as a packet. link: zeros,
+ * Which entry the server removes: what it gives the program mc_tcp_remove as a packet. link: zeros,
  * where Linux looks for an Ethernet header.
  */
 struct mc_tcp_removal {
@@ -202,9 +207,9 @@ _Static_assert((int)MC_TCP_COUNTS <= 32, "the programs mask a counter's place");
 
 enum {
     MC_TCP_CONNECTIONS_MAX = 1 << 17, /* that are followed; an entry is allocated when it is used */
-    MC_TCP_KEPT_MAX = 1 << 12,        /* replies that are not acknowledged yet, a power of two */
-    MC_TCP_KEPT_BYTES = 1408,         /* of one */
-    MC_TCP_AGAIN = 2,                 /* times a reply is sent again whole; then in pieces */
+    MC_TCP_RTX_MAX = 1 << 12,         /* replies that are not acknowledged yet, a power of two */
+    MC_TCP_RTX_BYTES = 1408,          /* of one */
+    MC_TCP_RETRANSMITS = 2,           /* times a reply is sent again whole; then in pieces */
     MC_TCP_PIECE = 500, /* bytes: 552 of an IPv4 packet, the least path MTU that Linux believes */
     MC_TCP_AHEAD = 1 << 30, /* of the socket's clock is that of the wire (bpf/tcp/conn.bpf.h) */
 };

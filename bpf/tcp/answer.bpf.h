@@ -12,11 +12,11 @@
 #include "bpf/packet/base.bpf.h"
 #include "bpf/tcp/commit.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
-#include "bpf/tcp/kept.bpf.h"
+#include "bpf/tcp/rtx.bpf.h"
 
 /* Whether a segment came from where the server's segments go to. */
-static __always_inline int conn_came_by_way(const struct mc_tcp_conn *conn, u64 from, u32 ifindex,
-                                            u32 vlan)
+static __always_inline int conn_came_by_path(const struct mc_tcp_conn *conn, u64 from, u32 ifindex,
+                                             u32 vlan)
 {
     return conn->ifindex == ifindex && conn->vlan == vlan && conn->mac == (from & 0xffffffffffff);
 }
@@ -46,7 +46,7 @@ static __always_inline int tcp_is_bypassed(void)
 static __always_inline int conn_is_narrow(const struct mc_tcp_conn *conn,
                                           const struct tcp_segment *segment, u64 n)
 {
-    return n > conn->mss || n > segment->window << (conn->wscale & 15);
+    return n > conn->mss || n > segment->window << (conn->snd_wscale & 15);
 }
 
 /*
@@ -72,9 +72,9 @@ static __always_inline enum verdict tcp_lookup(struct packet packet, struct scra
         return PASS_TCP_COMMAND;
     if (conn_is_narrow(conn, &tcp->segment, scratch->nreply - REPLY_TEXT))
         return PASS_TCP_WINDOW;
-    tcp->owner = kept_owner(tcp->segment.ack, conn->slot, conn->generation);
-    tcp->kept = kept_put(scratch, tcp->owner);
-    return tcp->kept == KEPT_NONE ? PASS_TCP_KEPT : VERDICT_OK;
+    tcp->owner = rtx_owner(tcp->segment.ack, conn->slot, conn->generation);
+    tcp->rtx = rtx_put(scratch, tcp->owner);
+    return tcp->rtx == RTX_NONE ? PASS_TCP_KEPT : VERDICT_OK;
 }
 
 /* Counts an answer that was sent. */
@@ -82,7 +82,7 @@ static __always_inline void tcp_count_answer(struct scratch *scratch, struct mc_
                                              u64 by)
 {
     u32 zero = 0;
-    struct mc_tcp_counts *counts = bpf_map_lookup_elem(&tcp_counts, &zero);
+    struct mc_tcp_counts *counts = bpf_map_lookup_elem(&mc_tcp_counts, &zero);
 
     if (counts) {
         counts->count[by & 31]++;

@@ -24,15 +24,15 @@
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
-#include "bpf/tcp/kept.bpf.h"
+#include "bpf/tcp/rtx.bpf.h"
 
 /* --- a request -------------------------------------------------------------------------------- */
 
-/* Whether a client's segment acknowledges what its socket has not heard of yet. */
-static __always_inline int conn_hears(const struct mc_tcp_conn *conn,
-                                      const struct tcp_segment *segment)
+/* Whether a client's segment acknowledges what its socket does not know yet. */
+static __always_inline int conn_acks_new(const struct mc_tcp_conn *conn,
+                                         const struct tcp_segment *segment)
 {
-    return conn->acked != segment->ack - conn->shift.out;
+    return conn->snd_una != segment->ack - conn->delta.tx;
 }
 
 /*
@@ -43,48 +43,48 @@ static __always_inline enum verdict conn_refuses(const struct mc_tcp_conn *conn,
                                                  const struct mc_tcp_slot *slot,
                                                  const struct tcp_segment *segment, u64 boundary)
 {
-    u32 seq = segment->seq - conn->shift.in, ack = segment->ack - conn->shift.out;
+    u32 seq = segment->seq - conn->delta.rx, ack = segment->ack - conn->delta.tx;
 
-    if (conn->shift.nreply && seq_before(segment->ack, shift_reply_end(&conn->shift)))
+    if (conn->delta.nreply && seq_before(segment->ack, delta_reply_end(&conn->delta)))
         return PASS_TCP_UNACKED; /* RULE_ONE */
     /* RULE_FOLLOWED, RULE_CLOSING */
     if ((conn->flags & (MC_TCP_FOLLOWED | MC_TCP_CLOSING)) != MC_TCP_FOLLOWED ||
         boundary == MC_TCP_NONE || READ_ONCE(slot->generation) != conn->generation)
         return PASS_TCP_BOUNDARY;
-    if (seq != conn->in_end ||                         /* RULE_KMAX */
-        seq != conn->in_base + (u32)boundary ||        /* RULE_CONSUMED */
-        ack != conn->out_end ||                        /* RULE_KSND */
-        ack != conn->out_base + (u32)(boundary >> 32)) /* RULE_SENT */
+    if (seq != conn->rcv_nxt ||                   /* RULE_KMAX */
+        seq != conn->irs + (u32)boundary ||       /* RULE_CONSUMED */
+        ack != conn->snd_nxt ||                   /* RULE_KSND */
+        ack != conn->iss + (u32)(boundary >> 32)) /* RULE_SENT */
         return PASS_TCP_BOUNDARY;
     return seq_before(segment->tsval, conn->client_ts) ? PASS_TCP_SEGMENT : VERDICT_OK;
 }
 
-/* The kept text of a reply that is no longer outstanding; to be freed without the lock. */
-struct tcp_acked {
+/* The retransmit buffer of a reply that the client has acknowledged; freed without the lock. */
+struct rtx_place {
     u64 owner;
-    u32 kept;
+    u32 rtx;
 };
 
 /* Under the lock. A client's segment acknowledges the outstanding reply, perhaps. */
 static __always_inline void conn_acknowledge(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
                                              const struct tcp_segment *segment,
-                                             struct tcp_acked *acked)
+                                             struct rtx_place *place)
 {
-    acked->kept = KEPT_NONE;
-    acked->owner = 0; /* may be read, if not used */
-    if (!conn->shift.nreply || seq_before(segment->ack, shift_reply_end(&conn->shift)))
+    place->rtx = RTX_NONE;
+    place->owner = 0; /* may be read, if not used */
+    if (!conn->delta.nreply || seq_before(segment->ack, delta_reply_end(&conn->delta)))
         return;
-    acked->kept = conn->kept;
-    acked->owner = kept_owner(conn->shift.reply, conn->slot, conn->generation);
-    conn->shift.nreply = 0;
+    place->rtx = conn->rtx;
+    place->owner = rtx_owner(conn->delta.reply, conn->slot, conn->generation);
+    conn->delta.nreply = 0;
     if (READ_ONCE(slot->generation) == conn->generation) /* else it is another connection's */
         WRITE_ONCE(slot->outstanding, 0);
 }
 
-static __always_inline void acked_free(const struct tcp_acked *acked)
+static __always_inline void rtx_free_place(const struct rtx_place *place)
 {
-    if (acked->kept != KEPT_NONE)
-        kept_free(acked->kept, acked->owner);
+    if (place->rtx != RTX_NONE)
+        rtx_free(place->rtx, place->owner);
 }
 
 /* Under the lock. What TCP's header has of what is sent in the place of the socket. */
@@ -110,7 +110,7 @@ static __always_inline enum verdict conn_commit(struct mc_tcp_conn *conn, struct
 {
     const struct tcp_segment *segment = &tcp->segment;
     u64 boundary = READ_ONCE(slot->boundary);
-    u32 ack = segment->ack - conn->shift.out;
+    u32 ack = segment->ack - conn->delta.tx;
     enum verdict rc;
 
     read_barrier();
@@ -119,25 +119,25 @@ static __always_inline enum verdict conn_commit(struct mc_tcp_conn *conn, struct
     rc = conn_refuses(conn, slot, segment, boundary); /* RULE_AGAIN */
     if (rc)
         return rc;
-    tcp->debt = conn->acked != ack;
-    if (!pays && tcp->debt) /* RULE_DEBT */
+    tcp->ack_due = conn->snd_una != ack;
+    if (!pays && tcp->ack_due) /* RULE_ACK_DUE */
         return PASS_TCP_BOUNDARY;
-    conn->acked = ack;
-    if (!shift_is_used(&conn->shift))
+    conn->snd_una = ack;
+    if (!delta_is_used(&conn->delta))
         conn->tsval = bpf_htonl(bpf_ntohl(conn->tsval) + MC_TCP_AHEAD);
-    conn->shift.request = segment->seq;
-    conn->shift.nrequest = segment->n;
-    conn->shift.reply = segment->ack;
-    conn->shift.nreply = nreply;
-    conn->shift.in += segment->n;
-    conn->shift.out += nreply;
-    conn->kept = tcp->kept;
-    conn->again = 0;
+    conn->delta.request = segment->seq;
+    conn->delta.nrequest = segment->n;
+    conn->delta.reply = segment->ack;
+    conn->delta.nreply = nreply;
+    conn->delta.rx += segment->n;
+    conn->delta.tx += nreply;
+    conn->rtx = tcp->rtx;
+    conn->retransmits = 0;
     conn->client_ts = segment->tsval;
     WRITE_ONCE(slot->outstanding, 1);
     if (READ_ONCE(slot->lost))
         WRITE_ONCE(slot->lost, 0);
-    tcp->shift = conn->shift;
+    tcp->delta = conn->delta;
     tcp->tsval = bpf_ntohl(conn->tsval);
     conn_words(conn, words, segment->ack, segment->seq + segment->n, segment->tsval);
     return VERDICT_OK;
@@ -152,16 +152,16 @@ static __always_inline enum verdict tcp_commit(struct mc_tcp_conn *conn, struct 
                                                const int pays)
 {
     enum verdict rc = PASS_TCP_BOUNDARY;
-    struct tcp_acked acked;
+    struct rtx_place place;
 
     if (likely(conn_lock(conn, &tcp->segment.flow))) {
-        conn_acknowledge(conn, slot, &tcp->segment, &acked);
+        conn_acknowledge(conn, slot, &tcp->segment, &place);
         rc = conn_commit(conn, slot, tcp, &scratch->saved.tcp, scratch->nreply - REPLY_TEXT, pays);
         conn_unlock(conn);
-        acked_free(&acked);
+        rtx_free_place(&place);
     }
     if (unlikely(rc))
-        kept_free(tcp->kept, tcp->owner);
+        rtx_free(tcp->rtx, tcp->owner);
     return rc;
 }
 
@@ -182,8 +182,8 @@ enum {
 static __always_inline int conn_expects(const struct mc_tcp_conn *conn,
                                         const struct tcp_segment *segment)
 {
-    u32 out = conn->out_end + conn->shift.out, in = conn->told + conn->shift.in;
-    u32 room = 2 * ((u32)bpf_ntohs(conn->window) << (conn->in_wscale & 15)) + CONN_BEYOND;
+    u32 out = conn->snd_nxt + conn->delta.tx, in = conn->last_ack_sent + conn->delta.rx;
+    u32 room = 2 * ((u32)bpf_ntohs(conn->window) << (conn->rcv_wscale & 15)) + CONN_BEYOND;
 
     return out - segment->ack <= CONN_REACH &&
            segment->seq + segment->n - (in - CONN_BEHIND) <= CONN_BEHIND + room;
@@ -196,22 +196,22 @@ static __always_inline int conn_expects(const struct mc_tcp_conn *conn,
  */
 static __always_inline void conn_pass(struct mc_tcp_conn *conn, const struct tcp_segment *segment)
 {
-    u32 seq = shift_seq_in(&conn->shift, segment->seq);
-    u32 ack = shift_ack_in(&conn->shift, segment->ack);
+    u32 seq = delta_seq_rx(&conn->delta, segment->seq);
+    u32 ack = delta_ack_rx(&conn->delta, segment->ack);
     u32 end = seq + segment->n + (segment->flags & TCP_FIN);
 
     if (!segment->is_whole)
         conn->flags |= MC_TCP_CLOSING;
-    if (seq_before(end, conn->told))
+    if (seq_before(end, conn->last_ack_sent))
         return;
     if (segment->flags & (TCP_FIN | TCP_RST))
         conn->flags |= MC_TCP_CLOSING;
-    if (seq_before(end, conn->in_end)) /* RULE_NOTE_ACK */
+    if (seq_before(end, conn->rcv_nxt)) /* RULE_NOTE_ACK */
         return;
     if (end != seq)
-        conn->in_end = end;
-    if (seq_before(conn->acked, ack))
-        conn->acked = ack;
+        conn->rcv_nxt = end;
+    if (seq_before(conn->snd_una, ack))
+        conn->snd_una = ack;
 }
 
 /*
@@ -224,23 +224,23 @@ static __always_inline void conn_pass(struct mc_tcp_conn *conn, const struct tcp
 static __always_inline int conn_resends(const struct mc_tcp_conn *conn,
                                         const struct tcp_segment *segment)
 {
-    const struct mc_tcp_shift *shift = &conn->shift;
+    const struct mc_tcp_delta *delta = &conn->delta;
 
-    if (!shift->nreply || segment->flags & (TCP_SYN | TCP_RST) || !(segment->flags & TCP_ACK))
+    if (!delta->nreply || segment->flags & (TCP_SYN | TCP_RST) || !(segment->flags & TCP_ACK))
         return 0;
     if (segment->n) /* RULE_RESEND, RULE_RESEND_MIXED */
-        return seq_before(segment->seq, shift_request_end(shift));
+        return seq_before(segment->seq, delta_request_end(delta));
     /* RULE_RESEND_ON_ACK */
-    return !(segment->flags & TCP_FIN) && seq_before(shift->request, segment->seq) &&
-           segment->ack - shift->reply < shift->nreply &&
-           shift_reply_end(shift) - segment->ack <= segment->window << (conn->wscale & 15);
+    return !(segment->flags & TCP_FIN) && seq_before(delta->request, segment->seq) &&
+           segment->ack - delta->reply < delta->nreply &&
+           delta_reply_end(delta) - segment->ack <= segment->window << (conn->snd_wscale & 15);
 }
 
 /* Under the lock. The timestamp that what a segment causes echoes. */
 static __always_inline u32 conn_tsecr(const struct mc_tcp_conn *conn,
                                       const struct tcp_segment *segment)
 {
-    return segment->stamped ? segment->tsval : conn->client_ts;
+    return segment->has_timestamps ? segment->tsval : conn->client_ts;
 }
 
 /*
@@ -251,14 +251,14 @@ static __always_inline u32 conn_tsecr(const struct mc_tcp_conn *conn,
 static __always_inline void conn_resend(struct mc_tcp_conn *conn, struct segment_scratch *tcp,
                                         struct tcp_words *words, u32 tsecr)
 {
-    tcp->shift = conn->shift;
-    tcp->in_pieces = conn->again >= MC_TCP_AGAIN;
-    tcp->kept = conn->kept;
-    tcp->owner = kept_owner(conn->shift.reply, conn->slot, conn->generation);
-    conn_words(conn, words, conn->shift.reply, shift_request_end(&conn->shift), tsecr);
-    if (conn->again < MC_TCP_AGAIN) {
-        conn->again++;
-    } else if (conn->shift.nreply > MC_TCP_PIECE && conn->mss > MC_TCP_PIECE) {
+    tcp->delta = conn->delta;
+    tcp->in_pieces = conn->retransmits >= MC_TCP_RETRANSMITS;
+    tcp->rtx = conn->rtx;
+    tcp->owner = rtx_owner(conn->delta.reply, conn->slot, conn->generation);
+    conn_words(conn, words, conn->delta.reply, delta_request_end(&conn->delta), tsecr);
+    if (conn->retransmits < MC_TCP_RETRANSMITS) {
+        conn->retransmits++;
+    } else if (conn->delta.nreply > MC_TCP_PIECE && conn->mss > MC_TCP_PIECE) {
         conn->mss = MC_TCP_PIECE;
         conn->flags |= MC_TCP_MSS_OLD;
     }
@@ -272,11 +272,11 @@ static __always_inline void conn_resend(struct mc_tcp_conn *conn, struct segment
 static __always_inline int conn_releases(const struct mc_tcp_conn *conn,
                                          const struct tcp_segment *segment)
 {
-    const struct mc_tcp_shift *shift = &conn->shift;
+    const struct mc_tcp_delta *delta = &conn->delta;
 
-    return shift->nreply && !seq_before(segment->ack, shift_reply_end(shift)) &&
-           seq_before(shift->request, conn->told + shift->in - shift->nrequest) && !segment->n &&
-           segment->is_whole &&
+    return delta->nreply && !seq_before(segment->ack, delta_reply_end(delta)) &&
+           seq_before(delta->request, conn->last_ack_sent + delta->rx - delta->nrequest) &&
+           !segment->n && segment->is_whole &&
            (segment->flags & (TCP_SYN | TCP_FIN | TCP_RST | TCP_ACK)) == TCP_ACK;
 }
 
@@ -289,18 +289,18 @@ enum leave {
 
 /*
  * Under the lock. TC does not answer a segment, and has seen that its checksum is not wrong
- * (skb_is_believed). *acked: to be freed without the lock.
+ * (skb_is_believed). *place: to be freed without the lock.
  */
 static __always_inline enum leave conn_leave(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
                                              struct segment_scratch *tcp, struct tcp_words *words,
-                                             struct tcp_acked *acked)
+                                             struct rtx_place *place)
 {
     int releases;
 
     if (!conn_expects(conn, &tcp->segment))
         return LEAVE_PASS;
     releases = conn_releases(conn, &tcp->segment);
-    conn_acknowledge(conn, slot, &tcp->segment, acked);
+    conn_acknowledge(conn, slot, &tcp->segment, place);
     if (conn_resends(conn, &tcp->segment)) { /* RULE_RESEND_TC */
         conn_resend(conn, tcp, words, conn_tsecr(conn, &tcp->segment));
         return LEAVE_RESEND;
@@ -308,7 +308,7 @@ static __always_inline enum leave conn_leave(struct mc_tcp_conn *conn, struct mc
     conn_pass(conn, &tcp->segment);
     if (!releases)
         return LEAVE_PASS;
-    conn_words(conn, words, conn->out_end + conn->shift.out, conn->told + conn->shift.in,
+    conn_words(conn, words, conn->snd_nxt + conn->delta.tx, conn->last_ack_sent + conn->delta.rx,
                conn_tsecr(conn, &tcp->segment));
     return LEAVE_RELEASE;
 }

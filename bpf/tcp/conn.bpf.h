@@ -4,12 +4,12 @@
  * its numbers are translated. doc/kernel-path/tcp.md#the-numbers-of-a-connection has the argument.
  *
  * Numbers are the socket's unless a name says `wire`: a number of the client's stream is on the
- * wire the socket's plus `in`, one of the server's stream the socket's plus `out`. Numbers before
+ * wire the socket's plus `rx`, one of the server's stream the socket's plus `tx`. Numbers before
  * the request, or before the reply, of the one outstanding reply are translated as they were before
  * it.
  *
  * A program writes fields under the lock. Without the lock it reads what never changes; what tells
- * it to pass a segment, or to look at it again under the lock; by which way and in how long
+ * it to pass a segment, or to look at it again under the lock; by which path and in how long
  * segments the server's leave, where an old value does for one more reply; and, for a connection on
  * which the kernel answers no more (the filter's note of a lost segment, the RST for a dead
  * server), what it finds. Until it has the lock all of it may be another connection's.
@@ -31,7 +31,7 @@ struct {
     __uint(map_flags, BPF_F_NO_PREALLOC);
     __type(key, u64);
     __type(value, struct mc_tcp_conn);
-} tcp_conns SEC(".maps");
+} mc_tcp_conns SEC(".maps");
 
 /* Of the keys of entries. Set before the load. */
 const volatile __u64 tcp_seeds[MC_TCP_SEEDS] = {};
@@ -42,48 +42,48 @@ struct {
     __uint(max_entries, 1); /* set before the load */
     __type(key, u32);
     __type(value, struct mc_tcp_slot);
-} tcp_slots SEC(".maps");
+} mc_tcp_slots SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, 1);
     __type(key, u32);
     __type(value, struct mc_tcp_counts);
-} tcp_counts SEC(".maps");
+} mc_tcp_counts SEC(".maps");
 
 /* A segment as it was read; in struct segment_scratch. */
 struct tcp_segment {
     struct mc_tcp_flow flow;
-    u32 seq, ack; /* wire */
-    u32 n;        /* bytes of data */
-    u32 tsval;    /* if `stamped` */
-    u32 flags;    /* TCP_* */
-    u32 window;   /* as it stands in the header */
-    u32 nheader;  /* TCP's, with options */
-    u32 tsecr;    /* if `stamped` */
-    u16 urgent;   /* the pointer as it stands in the header */
-    u8 stamped;   /* timestamps are the first option, where answered segments have them */
-    u8 is_plain;  /* and the only one; ACK and perhaps PSH are set, nothing else; no CE mark */
-    u8 is_whole;  /* the lengths agree */
+    u32 seq, ack;      /* wire */
+    u32 n;             /* bytes of data */
+    u32 tsval;         /* if `has_timestamps` */
+    u32 flags;         /* TCP_* */
+    u32 window;        /* as it stands in the header */
+    u32 nheader;       /* TCP's, with options */
+    u32 tsecr;         /* if `has_timestamps` */
+    u16 urgent;        /* the pointer as it stands in the header */
+    u8 has_timestamps; /* timestamps are the first option, where answered segments have them */
+    u8 no_options;     /* and the only one; ACK and perhaps PSH are set, nothing else; no CE mark */
+    u8 is_whole;       /* the lengths agree */
     u8 unused[3];
 };
 
-enum { HEADERS_MOST = FRAME_IP + 60 + 60 /* bytes of a segment before its data */ };
+enum { HEADERS_MOST = ETH_HLEN + 60 + 60 /* bytes of a segment before its data */ };
 
 /* What a program has to keep of its packet, one for each CPU (scratch.bpf.h). */
 struct segment_scratch {
     struct tcp_segment segment;
-    struct mc_tcp_shift shift; /* by which it is translated, or with the reply to be sent again, */
+    struct mc_tcp_delta delta; /* by which it is translated, or with the reply to be sent again, */
     u32 tsval;                 /* and the connection's last TSval on the wire */
     u64 boundary;              /* the server's, before the lookup */
-    u64 owner;                 /* of the kept text, */
-    u32 kept;                  /* and where in the pool it is */
+    u64 owner;                 /* of the retransmit buffer, */
+    u32 rtx;                   /* and where in the pool it is */
     u32 in_pieces;             /* how it is sent again */
     int reason;                /* why the segment is passed: PASS_TCP_*, 0: not counted */
     u32 can_resend;            /* the headers of a reply are in scratch->saved, */
     u32 ifindex;               /* and it leaves by this interface (TC) */
     u32 l4;                    /* where in the frame TCP's header begins */
-    u32 debt;                  /* the segment acknowledges what the socket does not know yet */
+    u32 ack_due;               /* the segment acknowledges what the socket does not know yet */
     u32 option, noption;       /* of the segment: the one that has blocks (sack.bpf.h) */
     u32 is_one;                /* the reply is as one_lookup leaves it (one.bpf.h) */
     char frame[256];           /* one without data, while its packet is another (ingress.bpf.h) */
@@ -94,21 +94,21 @@ struct {
     __uint(max_entries, 1);
     __type(key, u32);
     __type(value, struct segment_scratch);
-} segment_scratch_map SEC(".maps");
+} mc_tcp_scratch SEC(".maps");
 
 static __always_inline struct segment_scratch *segment_scratch_get(void)
 {
     u32 zero = 0;
 
-    return bpf_map_lookup_elem(&segment_scratch_map, &zero);
+    return bpf_map_lookup_elem(&mc_tcp_scratch, &zero);
 }
 
 static __always_inline void tcp_count(u64 what)
 {
     u32 zero = 0;
-    struct mc_tcp_counts *counts = bpf_map_lookup_elem(&tcp_counts, &zero);
+    struct mc_tcp_counts *counts = bpf_map_lookup_elem(&mc_tcp_counts, &zero);
 
-    BOUND(what, 31);
+    bound_mask(what, 31);
     if (counts)
         counts->count[what]++;
 }
@@ -117,7 +117,7 @@ static __always_inline void tcp_count(u64 what)
 static __always_inline struct mc_tcp_conn *conn_find(const struct mc_tcp_flow *flow)
 {
     u64 key = mc_tcp_key(flow, tcp_seeds);
-    struct mc_tcp_conn *conn = bpf_map_lookup_elem(&tcp_conns, &key);
+    struct mc_tcp_conn *conn = bpf_map_lookup_elem(&mc_tcp_conns, &key);
 
     return conn && likely(mc_tcp_is_flow(&conn->flow, flow)) ? conn : NULL;
 }
@@ -126,7 +126,7 @@ static __always_inline struct mc_tcp_slot *conn_slot(const struct mc_tcp_conn *c
 {
     u32 slot = conn->slot;
 
-    return bpf_map_lookup_elem(&tcp_slots, &slot);
+    return bpf_map_lookup_elem(&mc_tcp_slots, &slot);
 }
 
 /* --- the lock --------------------------------------------------------------------------------- */
@@ -208,7 +208,7 @@ static __always_inline int conn_remove(struct mc_tcp_conn *conn, const struct mc
 {
     u64 key = mc_tcp_key(flow, tcp_seeds);
 
-    if (!bpf_map_delete_elem(&tcp_conns, &key))
+    if (!bpf_map_delete_elem(&mc_tcp_conns, &key))
         return 1;
     conn_unlock(conn);
     return 0;
@@ -217,72 +217,72 @@ static __always_inline int conn_remove(struct mc_tcp_conn *conn, const struct mc
 /* --- translation ---------------------------------------------------------------------------- */
 
 /* The end of the outstanding reply, of its request (wire). */
-static __always_inline u32 shift_reply_end(const struct mc_tcp_shift *shift)
+static __always_inline u32 delta_reply_end(const struct mc_tcp_delta *delta)
 {
-    return shift->reply + shift->nreply;
+    return delta->reply + delta->nreply;
 }
 
-static __always_inline u32 shift_request_end(const struct mc_tcp_shift *shift)
+static __always_inline u32 delta_request_end(const struct mc_tcp_delta *delta)
 {
-    return shift->request + shift->nrequest;
+    return delta->request + delta->nrequest;
 }
 
 /* A client's acknowledgement, or the edge of a block that it acknowledges selectively. */
-static __always_inline u32 shift_ack_in(const struct mc_tcp_shift *shift, u32 wire)
+static __always_inline u32 delta_ack_rx(const struct mc_tcp_delta *delta, u32 wire)
 {
-    u32 before = shift->out - shift->nreply;
+    u32 before = delta->tx - delta->nreply;
 
-    if (!shift->nreply || !seq_before(wire, shift_reply_end(shift)))
-        return wire - shift->out;
+    if (!delta->nreply || !seq_before(wire, delta_reply_end(delta)))
+        return wire - delta->tx;
     /* RULE_OLD_ACK, RULE_ACK_INSIDE */
-    return (seq_before(shift->reply, wire) ? shift->reply : wire) - before;
+    return (seq_before(delta->reply, wire) ? delta->reply : wire) - before;
 }
 
-static __always_inline u32 shift_seq_in(const struct mc_tcp_shift *shift, u32 wire)
+static __always_inline u32 delta_seq_rx(const struct mc_tcp_delta *delta, u32 wire)
 {
-    if (shift->nreply && !seq_before(shift->request, wire))
-        return wire - (shift->in - shift->nrequest); /* RULE_OLD_SEQ */
-    return wire - shift->in;
+    if (delta->nreply && !seq_before(delta->request, wire))
+        return wire - (delta->rx - delta->nrequest); /* RULE_OLD_SEQ */
+    return wire - delta->rx;
 }
 
 /*
  * A number of the client's stream that the socket names: an acknowledgement, which while a reply is
  * outstanding is not beyond the start of its request, or the edge of a block.
  */
-static __always_inline u32 shift_ack_out(const struct mc_tcp_shift *shift, u32 ack)
+static __always_inline u32 delta_ack_tx(const struct mc_tcp_delta *delta, u32 ack)
 {
-    u32 wire = ack + shift->in - (shift->nreply ? shift->nrequest : 0);
+    u32 wire = ack + delta->rx - (delta->nreply ? delta->nrequest : 0);
 
     /* RULE_CLAMP */
-    return shift->nreply && seq_before(shift->request, wire) ? shift->request : wire;
+    return delta->nreply && seq_before(delta->request, wire) ? delta->request : wire;
 }
 
-static __always_inline u32 shift_edge_out(const struct mc_tcp_shift *shift, u32 edge)
+static __always_inline u32 delta_edge_tx(const struct mc_tcp_delta *delta, u32 edge)
 {
-    u32 before = edge + shift->in - shift->nrequest;
+    u32 before = edge + delta->rx - delta->nrequest;
 
-    return shift->nreply && !seq_before(shift->request, before) ? before : edge + shift->in;
+    return delta->nreply && !seq_before(delta->request, before) ? before : edge + delta->rx;
 }
 
 /*
  * The sequence number of n bytes, of which a FIN is one, that the socket sends. *straddles: they
  * lie on both sides of the reply.
  */
-static __always_inline u32 shift_seq_out(const struct mc_tcp_shift *shift, u32 seq, u32 n,
-                                         int *straddles)
+static __always_inline u32 delta_seq_tx(const struct mc_tcp_delta *delta, u32 seq, u32 n,
+                                        int *straddles)
 {
-    u32 before = shift->out - shift->nreply, start = shift->reply - before;
+    u32 before = delta->tx - delta->nreply, start = delta->reply - before;
 
-    if (!shift->nreply || !seq_before(seq, start))
-        return seq + shift->out;
+    if (!delta->nreply || !seq_before(seq, start))
+        return seq + delta->tx;
     *straddles = seq_before(start, seq + n); /* RULE_STRADDLE */
     return seq + before;                     /* RULE_OLD_EGRESS */
 }
 
 /* Whether the kernel has answered on the connection, so that all of it is translated. */
-static __always_inline int shift_is_used(const struct mc_tcp_shift *shift)
+static __always_inline int delta_is_used(const struct mc_tcp_delta *delta)
 {
-    return (shift->in | shift->out) != 0;
+    return (delta->rx | delta->tx) != 0;
 }
 
 /*
@@ -290,21 +290,21 @@ static __always_inline int shift_is_used(const struct mc_tcp_shift *shift)
  * socket's, or was sent before the first answer. Right unless the socket is silent for days; its
  * keepalive speaks every two hours.
  */
-static __always_inline int stamp_is_wire(u32 stamp, u32 last)
+static __always_inline int timestamp_is_wire(u32 stamp, u32 last)
 {
     return !seq_before(stamp, last - MC_TCP_AHEAD / 2);
 }
 
 /* The timestamp that a client's segment echoes. */
-static __always_inline u32 stamp_in(u32 tsecr, u32 last)
+static __always_inline u32 timestamp_rx(u32 tsecr, u32 last)
 {
-    return stamp_is_wire(tsecr, last) ? tsecr - MC_TCP_AHEAD : tsecr;
+    return timestamp_is_wire(tsecr, last) ? tsecr - MC_TCP_AHEAD : tsecr;
 }
 
 /* That of a segment of the socket's. */
-static __always_inline u32 conn_stamp_out(const struct mc_tcp_conn *conn, u32 tsval)
+static __always_inline u32 conn_timestamp_tx(const struct mc_tcp_conn *conn, u32 tsval)
 {
-    return shift_is_used(&conn->shift) ? tsval + MC_TCP_AHEAD : tsval;
+    return delta_is_used(&conn->delta) ? tsval + MC_TCP_AHEAD : tsval;
 }
 
 /*
@@ -312,12 +312,12 @@ static __always_inline u32 conn_stamp_out(const struct mc_tcp_conn *conn, u32 ts
  * sends a RST with the number that was acknowledged. If that was held back, what the socket said
  * itself is put in its place, since it takes no other RST.
  */
-static __always_inline u32 conn_seq_in(const struct mc_tcp_conn *conn,
+static __always_inline u32 conn_seq_rx(const struct mc_tcp_conn *conn,
                                        const struct tcp_segment *segment)
 {
-    if (segment->flags & TCP_RST && conn->shift.nreply && segment->seq == conn->shift.request)
-        return conn->told;
-    return shift_seq_in(&conn->shift, segment->seq);
+    if (segment->flags & TCP_RST && conn->delta.nreply && segment->seq == conn->delta.request)
+        return conn->last_ack_sent;
+    return delta_seq_rx(&conn->delta, segment->seq);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * tcp_egress: the program on TC egress: follows connections, from their first reply on, and
+ * mc_tcp_egress: the program on TC egress: follows connections, from their first reply on, and
  * translates what their sockets send.
  *
  * When a socket sends, this CPU holds it, so that its numbers agree with each other. Only what a
@@ -15,7 +15,6 @@
 #include <bpf/bpf_core_read.h>
 
 #include "bpf/packet/base.bpf.h"
-#include "bpf/packet/ctx.bpf.h"
 #include "bpf/packet/sender.bpf.h"
 #include "bpf/tcp/commit.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
@@ -41,8 +40,6 @@ struct tcp_sock {
     _Bool is_mptcp;
     u8 tcp_usec_ts : 1; /* of Linux 6.7: its clock wraps within the hour */
 } __attribute__((preserve_access_index));
-
-enum { STATE_ESTABLISHED = 1, STATE_FAST_OPEN = 3 /* BPF_TCP_SYN_RECV */ };
 
 /* How long segments the socket sends at most, as an entry has it. */
 static __always_inline u32 mss_of(const struct tcp_sock *socket)
@@ -78,13 +75,13 @@ static __always_inline int tcp_begin(struct mc_tcp_conn *conn, const struct mc_t
     u64 key = mc_tcp_key(&conn->flow, tcp_seeds);
 
     conn->lock = MC_TCP_TAKEN;
-    if (bpf_map_update_elem(&tcp_conns, &key, conn, BPF_NOEXIST))
+    if (bpf_map_update_elem(&mc_tcp_conns, &key, conn, BPF_NOEXIST))
         return 0;
     conn = conn_find(&conn->flow);
     if (conn)
         conn_unlock(conn);
     key = mc_tcp_key(cookie, tcp_seeds);
-    bpf_map_delete_elem(&tcp_conns, &key);
+    bpf_map_delete_elem(&mc_tcp_conns, &key);
     tcp_count(MC_TCP_CONNECTIONS);
     return 1;
 }
@@ -100,7 +97,7 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
 
     if (!tcp || !sk)
         return 0;
-    if (sk->state != STATE_ESTABLISHED)
+    if (sk->state != BPF_TCP_ESTABLISHED)
         return 0;
     cookie.client[0] = sender_cookie(skb);
     if (!tcp_waits(&cookie, &conn))
@@ -110,16 +107,16 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
         (bpf_core_field_exists(socket->is_mptcp) && socket->is_mptcp) ||
         (bpf_core_field_exists(socket->tcp_usec_ts) && BPF_CORE_READ_BITFIELD(socket, tcp_usec_ts)))
         return 0;
-    conn.in_end = socket->rcv_nxt;
-    conn.in_base = conn.in_end - (u32)socket->bytes_received;
-    conn.told = conn.born = conn.in_end;
-    conn.acked = socket->snd_una;
-    conn.out_base = conn.acked - (u32)socket->bytes_acked;
-    conn.out_end = conn.acked;
+    conn.rcv_nxt = socket->rcv_nxt;
+    conn.irs = conn.rcv_nxt - (u32)socket->bytes_received;
+    conn.last_ack_sent = conn.born = conn.rcv_nxt;
+    conn.snd_una = socket->snd_una;
+    conn.iss = conn.snd_una - (u32)socket->bytes_acked;
+    conn.snd_nxt = conn.snd_una;
     conn.tsval = bpf_htonl(tcp->segment.tsval);
     conn.client_ts = socket->rx_opt.ts_recent;
-    conn.wscale = BPF_CORE_READ_BITFIELD(socket, rx_opt.snd_wscale);
-    conn.in_wscale = BPF_CORE_READ_BITFIELD(socket, rx_opt.rcv_wscale);
+    conn.snd_wscale = BPF_CORE_READ_BITFIELD(socket, rx_opt.snd_wscale);
+    conn.rcv_wscale = BPF_CORE_READ_BITFIELD(socket, rx_opt.rcv_wscale);
     conn.mss = mss_of(socket);
     conn.flow = tcp->segment.flow;
     conn.cookie = cookie.client[0];
@@ -136,14 +133,14 @@ __attribute__((noinline)) int tcp_probe(struct __sk_buff *skb)
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
 
-    if (!tcp || !scratch || !tcp->segment.stamped || tcp->segment.nheader != L4_TEXT)
+    if (!tcp || !scratch || !tcp->segment.has_timestamps || tcp->segment.nheader != L4_TEXT)
         return TC_ACT_SHOT;
     if (!skb_save_headers(skb, scratch, L4_TEXT))
         return TC_ACT_SHOT;
-    return skb_make_bare(skb, scratch, tcp->shift.reply - 1,
-                         shift_ack_out(&tcp->shift, tcp->segment.ack), 0, 0)
+    return skb_make_bare(skb, scratch, tcp->delta.reply - 1,
+                         delta_ack_tx(&tcp->delta, tcp->segment.ack), 0, 0)
                ? TC_ACT_SHOT
-               : TC_NEXT;
+               : TC_ACT_UNSPEC;
 }
 
 /*
@@ -154,29 +151,29 @@ __attribute__((noinline)) int tcp_probe(struct __sk_buff *skb)
  * echoes no timestamp (0): that of the client's last segment is seconds old, the client would take
  * that for the time to the server and back, and wait so much longer after its next loss.
  */
-static __always_inline int conn_says_again(const struct mc_tcp_conn *conn,
-                                           const struct tcp_segment *segment)
+static __always_inline int conn_is_keepalive(const struct mc_tcp_conn *conn,
+                                             const struct tcp_segment *segment)
 {
-    return conn->shift.nreply && segment->is_plain && !segment->n &&
-           segment->seq == conn->out_end - 1;
+    return conn->delta.nreply && segment->no_options && !segment->n &&
+           segment->seq == conn->snd_nxt - 1;
 }
 
-/* Sends a kept reply once more, whole or its first piece, in the place of the socket's segment. */
-__attribute__((noinline)) int tcp_say_again(struct __sk_buff *skb)
+/* Retransmits the reply, whole or its first piece, in the place of the socket's segment. */
+__attribute__((noinline)) int tcp_tx_retransmit(struct __sk_buff *skb)
 {
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
 
     if (!tcp || !scratch)
         return TC_ACT_SHOT;
-    tcp->segment.ack = tcp->shift.reply;
-    if (!kept_get(tcp) || !skb_save_headers(skb, scratch, TCP_BYTES))
+    tcp->segment.ack = tcp->delta.reply;
+    if (!rtx_get(tcp) || !skb_save_headers(skb, scratch, TCP_BYTES))
         return TC_ACT_SHOT;
     saved_turn(scratch);
     if (tcp_tc_make(skb, scratch))
         return TC_ACT_SHOT;
     tcp_count(MC_TCP_RESENT);
-    return TC_NEXT;
+    return TC_ACT_UNSPEC;
 }
 
 /*
@@ -190,7 +187,7 @@ static __always_inline int mss_is_old(const struct mc_tcp_conn *conn,
 {
     u32 change = (bpf_ntohl(conn->tsval) ^ segment->tsval) & (MC_TCP_AHEAD - 1);
 
-    return (segment->stamped && change >> 8) || conn->flags & MC_TCP_MSS_OLD;
+    return (segment->has_timestamps && change >> 8) || conn->flags & MC_TCP_MSS_OLD;
 }
 
 /* Under the lock. mss: 0: the socket was not asked. */
@@ -219,31 +216,31 @@ static __always_inline u32 socket_mss(struct __sk_buff *skb)
  * What passed before the connection had an entry was not seen, and may lie in the socket's backlog:
  * a copy of it that comes later must not be answered. When the server replies to something that the
  * socket had not yet received when the entry was made, the socket has received all that was in the
- * backlog then, and has acknowledged it: from then on in_end is the end of all that was passed.
+ * backlog then, and has acknowledged it: from then on rcv_nxt is the end of all that was passed.
  */
-static __always_inline void conn_leaving(struct mc_tcp_conn *conn,
-                                         const struct tcp_segment *segment, u32 ifindex, u32 vlan,
-                                         u64 mac)
+static __always_inline void conn_egress(struct mc_tcp_conn *conn, const struct tcp_segment *segment,
+                                        u32 ifindex, u32 vlan, u64 mac)
 {
     u32 n = segment->n + (segment->flags & TCP_FIN), end = segment->seq + n;
     u32 ack = segment->flags & TCP_ACK ? segment->ack : conn->born; /* that says nothing */
-    u32 tsval = conn_stamp_out(conn, segment->tsval);
+    u32 tsval = conn_timestamp_tx(conn, segment->tsval);
 
-    if (seq_before(conn->told, ack))
-        conn->told = ack;
+    if (seq_before(conn->last_ack_sent, ack))
+        conn->last_ack_sent = ack;
     /* The client's clock, by a segment in which the socket has found nothing wrong (RFC 7323). */
-    if (segment->stamped && segment->flags & TCP_ACK && seq_before(conn->client_ts, segment->tsecr))
+    if (segment->has_timestamps && segment->flags & TCP_ACK &&
+        seq_before(conn->client_ts, segment->tsecr))
         conn->client_ts = segment->tsecr;
-    if (seq_before(conn->in_end, conn->told)) /* RULE_KMAX_ACK */
-        conn->in_end = conn->told;
-    if (n && seq_before(conn->out_end, end) && seq_before(conn->born, ack))
+    if (seq_before(conn->rcv_nxt, conn->last_ack_sent)) /* RULE_KMAX_ACK */
+        conn->rcv_nxt = conn->last_ack_sent;
+    if (n && seq_before(conn->snd_nxt, end) && seq_before(conn->born, ack))
         conn->flags |= MC_TCP_FOLLOWED; /* RULE_FOLLOWED_SENT */
-    if (seq_before(conn->out_end, end))
-        conn->out_end = end;
+    if (seq_before(conn->snd_nxt, end))
+        conn->snd_nxt = end;
     if (segment->flags & (TCP_FIN | TCP_RST))
         conn->flags |= MC_TCP_CLOSING;
     /* Another CPU's segment may overtake: a client refuses time stamps that go back. */
-    if (segment->stamped && !seq_before(tsval, bpf_ntohl(conn->tsval))) {
+    if (segment->has_timestamps && !seq_before(tsval, bpf_ntohl(conn->tsval))) {
         conn->tsval = bpf_htonl(tsval);
         conn->window = bpf_htons(segment->window);
     }
@@ -258,7 +255,7 @@ static __always_inline struct mc_tcp_conn *tcp_find(struct __sk_buff *skb,
 {
     struct mc_tcp_conn *conn = conn_find(&segment->flow);
 
-    if (conn || !segment->n || !segment->stamped || segment->flags & (TCP_FIN | TCP_RST) ||
+    if (conn || !segment->n || !segment->has_timestamps || segment->flags & (TCP_FIN | TCP_RST) ||
         !tcp_follow(skb))
         return conn;
     return conn_find(&segment->flow);
@@ -268,8 +265,8 @@ static __always_inline struct mc_tcp_conn *tcp_find(struct __sk_buff *skb,
 static __always_inline int conn_has_translated(const struct mc_tcp_conn *conn,
                                                const struct tcp_segment *segment)
 {
-    return shift_is_used(&conn->shift) && segment->stamped &&
-           stamp_is_wire(segment->tsval, bpf_ntohl(conn->tsval));
+    return delta_is_used(&conn->delta) && segment->has_timestamps &&
+           timestamp_is_wire(segment->tsval, bpf_ntohl(conn->tsval));
 }
 
 /* Whether the connection's own socket has sent a segment. */
@@ -288,8 +285,8 @@ static __always_inline void tcp_accepts(struct __sk_buff *skb, const struct mc_t
     const struct mc_tcp_conn *conn = conn_find(flow);
     const struct bpf_sock *sk = sender_of(skb);
 
-    if (conn &&
-        (!sk || sk->state == STATE_SYN_RECEIVED || sk->state == STATE_FAST_OPEN || !conn->cookie))
+    if (conn && (!sk || sk->state == BPF_TCP_NEW_SYN_RECV || sk->state == BPF_TCP_SYN_RECV ||
+                 !conn->cookie))
         conn_forget(flow);
 }
 
@@ -299,47 +296,47 @@ static __always_inline int tcp_translate(struct __sk_buff *skb, struct segment_s
     const struct tcp_segment *segment = &tcp->segment;
     int straddles = 0;
     u32 n = segment->n + (segment->flags & TCP_FIN);
-    u32 seq = shift_seq_out(&tcp->shift, segment->seq, n, &straddles);
-    u32 ack = shift_ack_out(&tcp->shift, segment->ack);
+    u32 seq = delta_seq_tx(&tcp->delta, segment->seq, n, &straddles);
+    u32 ack = delta_ack_tx(&tcp->delta, segment->ack);
 
     if (straddles) {
         tcp_count(MC_TCP_DROPPED);
         return tcp_probe(skb);
     }
-    if (skb_put_out(skb, l4, seq, ack, tcp) ||
+    if (skb_put_tx(skb, l4, seq, ack, tcp) ||
         (segment_has_blocks(segment) && skb_put_blocks(skb, l4, 0))) {
         tcp_count(MC_TCP_DROPPED);
         return TC_ACT_SHOT;
     }
-    return TC_NEXT;
+    return TC_ACT_UNSPEC;
 }
 
 SEC("tc")
-int tcp_egress(struct __sk_buff *skb)
+int mc_tcp_egress(struct __sk_buff *skb)
 {
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
-    int says_again = 0, own, done, old;
+    int is_keepalive = 0, own, done, old;
     struct tcp_segment *segment;
-    struct mc_tcp_shift shift;
+    struct mc_tcp_delta delta;
     struct mc_tcp_conn *conn;
     struct mc_tcp_tag tag;
     u64 mac, sender;
     u32 l4, mss;
 
     if (!tcp || !scratch || skb->mark == tcp_mark || skb->ingress_ifindex)
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     segment = &tcp->segment;
     l4 = skb_read_pulled(skb, segment, 0);
     if (!l4)
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     if (segment->flags & TCP_SYN) {
         tcp_accepts(skb, &segment->flow);
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     }
     conn = tcp_find(skb, segment);
     if (!conn)
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     mac = skb_mac_to(skb);
     sender = sender_cookie(skb);
     old = mss_is_old(conn, segment);
@@ -354,22 +351,22 @@ int tcp_egress(struct __sk_buff *skb)
         if (segment->flags & (TCP_FIN | TCP_RST))
             conn->flags |= MC_TCP_CLOSING;
     } else if (!done) {
-        conn_leaving(conn, segment, skb->ifindex, skb_vlan(skb), mac);
+        conn_egress(conn, segment, skb->ifindex, skb_vlan(skb), mac);
         conn_set_mss(conn, mss, old);
-        says_again = conn_says_again(conn, segment);
-        if (unlikely(says_again))
+        is_keepalive = conn_is_keepalive(conn, segment);
+        if (unlikely(is_keepalive))
             conn_resend(conn, tcp, &scratch->saved.tcp, 0);
     }
-    shift = conn->shift;
+    delta = conn->delta;
     tag = (struct mc_tcp_tag){conn->slot, conn->generation};
     conn_unlock(conn);
-    if (done || !shift_is_used(&shift))
-        return TC_NEXT;
+    if (done || !delta_is_used(&delta))
+        return TC_ACT_UNSPEC;
     if (likely(own))
-        slot_left(&tag);
-    if (unlikely(says_again))
-        return tcp_say_again(skb);
-    tcp->shift = shift;
+        slot_egress(&tag);
+    if (unlikely(is_keepalive))
+        return tcp_tx_retransmit(skb);
+    tcp->delta = delta;
     return tcp_translate(skb, tcp, l4);
 }
 

@@ -30,50 +30,50 @@ static __always_inline u32 icmp_read(struct __sk_buff *skb, struct mc_tcp_flow *
 {
     void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
     const u32 nip = v6 ? IP6_BYTES : IP4_BYTES;
-    void *ip = data + FRAME_IP, *icmp = ip + nip, *quoted = icmp + ICMP_BYTES, *l4 = quoted + nip;
+    void *ip = data + ETH_HLEN, *icmp = ip + nip, *quoted = icmp + ICMP_BYTES, *l4 = quoted + nip;
 
     if (l4 + ICMP_QUOTES > end || LOAD16(data + 12) != skb->protocol ||
-        !ip_is_plain(ip, v6, v6 ? PROTOCOL_ICMP6 : PROTOCOL_ICMP) ||
-        !icmp_is_error(LOAD8(icmp), v6) || ip_protocol(quoted, v6) != PROTOCOL_TCP ||
+        !ip_has_no_options(ip, v6, v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP) ||
+        !icmp_is_error(LOAD8(icmp), v6) || ip_protocol(quoted, v6) != IPPROTO_TCP ||
         (!v6 && (LOAD8(quoted) != 0x45 || LOAD16(quoted + 6) & bpf_htons(0x1fff))) ||
         port_from(l4) != (u16)control.tcp_port)
         return 0;
     segment_flow(flow, quoted, l4, v6, 0);
     *seq = bpf_ntohl(LOAD32(l4 + 4));
-    return FRAME_IP + 2 * nip + ICMP_BYTES;
+    return ETH_HLEN + 2 * nip + ICMP_BYTES;
 }
 
 /* Translates the number in an ICMP error. What TC returns. */
 __attribute__((noinline)) int tcp_icmp(struct __sk_buff *skb)
 {
     struct segment_scratch *tcp = segment_scratch_get();
-    u64 v6 = skb->protocol == TYPE_IP6;
-    struct mc_tcp_shift shift;
+    u64 v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
+    struct mc_tcp_delta delta;
     struct mc_tcp_conn *conn;
     u32 l4, sum, from, to, n = skb->len;
 
-    if (!tcp || (!v6 && skb->protocol != TYPE_IP4) ||
+    if (!tcp || (!v6 && skb->protocol != bpf_htons(ETH_P_IP)) ||
         bpf_skb_pull_data(skb, n < HEADERS_MOST ? n : HEADERS_MOST))
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     l4 = v6 ? icmp_read(skb, &tcp->segment.flow, &from, 1)
             : icmp_read(skb, &tcp->segment.flow, &from, 0);
     if (!l4)
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     conn = conn_find(&tcp->segment.flow);
     if (!conn)
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     if (!conn_lock(conn, &tcp->segment.flow))
         return TC_ACT_SHOT;
-    shift = conn->shift;
+    delta = conn->delta;
     conn_unlock(conn);
-    if (!shift_is_used(&shift))
-        return TC_NEXT;
-    to = bpf_htonl(shift_ack_in(&shift, from));
-    sum = FRAME_IP + (v6 ? IP6_BYTES : IP4_BYTES) + 2;
+    if (!delta_is_used(&delta))
+        return TC_ACT_UNSPEC;
+    to = bpf_htonl(delta_ack_rx(&delta, from));
+    sum = ETH_HLEN + (v6 ? IP6_BYTES : IP4_BYTES) + 2;
     if (bpf_skb_store_bytes(skb, l4 + 4, &to, sizeof(to), 0) ||
         bpf_l4_csum_replace(skb, sum, 0, sum_change(bpf_htonl(from), to, 0), 0))
         return TC_ACT_SHOT;
-    return TC_NEXT;
+    return TC_ACT_UNSPEC;
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * tcp_ingress: the program on TC ingress: translates what XDP passes, and answers what XDP left to
- * it, or what it can itself where there is no XDP program.
+ * mc_tcp_ingress: the program on TC ingress: translates what XDP passes, and answers what XDP left
+ * to it, or what it can itself where there is no XDP program.
  */
 #ifndef MC_TCP_INGRESS_BPF_H
 #define MC_TCP_INGRESS_BPF_H
@@ -24,7 +24,7 @@
 #include "bpf/tcp/sack.bpf.h"
 
 /*
- * Sends a kept reply once more, in the place of a segment with these headers: to where the server's
+ * Retransmits the reply, in the place of a segment with these headers: to where the server's
  * segments go, wherever this one came from.
  */
 __attribute__((noinline)) int tcp_tc_resend(struct __sk_buff *skb)
@@ -32,7 +32,7 @@ __attribute__((noinline)) int tcp_tc_resend(struct __sk_buff *skb)
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
 
-    if (!tcp || !scratch || !tcp->can_resend || !kept_get(tcp))
+    if (!tcp || !scratch || !tcp->can_resend || !rtx_get(tcp))
         return TC_ACT_SHOT;
     if (!skb_save_headers(skb, scratch, TCP_BYTES))
         return TC_ACT_SHOT;
@@ -55,12 +55,12 @@ __attribute__((noinline)) int tcp_tc_send(struct __sk_buff *skb)
 
     if (!tcp || !scratch || tcp_tc_make(skb, scratch))
         return TC_ACT_SHOT;
-    if (!tcp->debt)
+    if (!tcp->ack_due)
         return bpf_redirect(skb->ifindex, 0);
     bpf_clone_redirect(skb, skb->ifindex, 0);
     skb->mark = mark;
-    return skb_make_bare(skb, scratch, tcp->segment.seq - (tcp->shift.in - tcp->shift.nrequest),
-                         tcp->segment.ack - (tcp->shift.out - tcp->shift.nreply), tcp->tsval, 1)
+    return skb_make_bare(skb, scratch, tcp->segment.seq - (tcp->delta.rx - tcp->delta.nrequest),
+                         tcp->segment.ack - (tcp->delta.tx - tcp->delta.nreply), tcp->tsval, 1)
                ? TC_ACT_SHOT
                : skb_hand(skb, &tcp->segment);
 }
@@ -80,7 +80,7 @@ __attribute__((noinline)) int tcp_tc_release(struct __sk_buff *skb)
         return -1;
     if (!tcp->can_resend || n > HEADERS_MOST)
         return 0; /* the client's timer does without */
-    BOUND_SIZE(n, 255);
+    bound_size(n, 255);
     if (bpf_skb_load_bytes(skb, 0, tcp->frame, n))
         return -1;
     if (!skb_save_headers(skb, scratch, TCP_BYTES))
@@ -106,10 +106,10 @@ __attribute__((noinline)) int tcp_tc_refuse(struct __sk_buff *skb)
     if (!tcp || !scratch || !skb_save_headers(skb, scratch, TCP_BYTES))
         return TC_ACT_SHOT;
     scratch->nreply = REPLY_TEXT;
-    reply_headers(scratch, scratch->checksum_left);
+    reply_headers(scratch, scratch->checksum_partial);
     l4 = scratch->reply + REPLY_TEXT - L4_TEXT;
     l4[13] = TCP_RST | TCP_ACK;
-    if (!scratch->checksum_left) /* PSH became RST in the lower half of a word */
+    if (!scratch->checksum_partial) /* PSH became RST in the lower half of a word */
         STORE16(l4 + 16, ~sum_fold((u16)~LOAD16(l4 + 16) + (u64)(u16)~bpf_htons(TCP_PSH) +
                                    bpf_htons(TCP_RST)));
     return tcp_tc_put(skb, scratch) ? TC_ACT_SHOT : bpf_redirect(tcp->ifindex, 0);
@@ -122,7 +122,7 @@ __attribute__((noinline)) int tcp_tc_hand(struct __sk_buff *skb, u32 l4, u32 seq
 
     if (!tcp)
         return TC_ACT_SHOT;
-    if (skb_put_in(skb, l4, seq, shift_ack_in(&tcp->shift, tcp->segment.ack), tcp) ||
+    if (skb_put_rx(skb, l4, seq, delta_ack_rx(&tcp->delta, tcp->segment.ack), tcp) ||
         (segment_has_blocks(&tcp->segment) && skb_put_blocks(skb, l4, 1))) {
         tcp_count(MC_TCP_DROPPED);
         return TC_ACT_SHOT;
@@ -139,8 +139,8 @@ static __always_inline int skb_is_believed(struct __sk_buff *skb, u32 l4,
                                            const struct segment_scratch *tcp,
                                            const struct mc_tcp_conn *conn)
 {
-    return !conn->shift.nreply || skb->gso_size ||
-           seq_before(tcp->segment.ack, shift_reply_end(&conn->shift)) || skb_sum_is_right(skb, l4);
+    return !conn->delta.nreply || skb->gso_size ||
+           seq_before(tcp->segment.ack, delta_reply_end(&conn->delta)) || skb_sum_is_valid(skb, l4);
 }
 
 /*
@@ -151,10 +151,10 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
                                        struct segment_scratch *tcp, struct mc_tcp_conn *conn,
                                        struct mc_tcp_slot *slot, u32 l4)
 {
-    struct tcp_acked acked = {0, KEPT_NONE};
+    struct rtx_place place = {0, RTX_NONE};
     int believed = skb_is_believed(skb, l4, tcp, conn);
-    enum owed owed = OWED_NOTHING;
-    struct mc_tcp_shift shift;
+    enum ack_due ack_due = DUE_NOTHING;
+    struct mc_tcp_delta delta;
     enum leave how = LEAVE_PASS;
     u32 seq, generation;
 
@@ -163,25 +163,25 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
         return TC_ACT_SHOT;
     }
     if (believed) {
-        how = conn_leave(conn, slot, tcp, &scratch->saved.tcp, &acked);
-        owed = conn_owes(conn, &tcp->segment);
+        how = conn_leave(conn, slot, tcp, &scratch->saved.tcp, &place);
+        ack_due = conn_ack_due(conn, &tcp->segment);
     }
-    shift = conn->shift;
+    delta = conn->delta;
     tcp->tsval = bpf_ntohl(conn->tsval);
-    seq = conn_seq_in(conn, &tcp->segment);
+    seq = conn_seq_rx(conn, &tcp->segment);
     generation = conn->generation;
     conn_unlock(conn);
-    acked_free(&acked);
+    rtx_free_place(&place);
     if (how == LEAVE_RESEND)
         return tcp_tc_resend(skb);
     if (how == LEAVE_RELEASE && tcp_tc_release(skb))
         return TC_ACT_SHOT;
     if (tcp->reason)
         tcp_count(tcp->reason);
-    if (!shift_is_used(&shift))
+    if (!delta_is_used(&delta))
         return skb_hand(skb, &tcp->segment);
-    slot_handed(slot, generation, owed);
-    tcp->shift = shift;
+    slot_handed(slot, generation, ack_due);
+    tcp->delta = delta;
     return tcp_tc_hand(skb, l4, seq);
 }
 
@@ -203,7 +203,7 @@ static __always_inline enum verdict
 tcp_leave_request(struct segment_scratch *tcp, const struct mc_tcp_conn *conn, enum verdict why)
 {
     tcp_leave(tcp, why);
-    if (conn_hears(conn, &tcp->segment))
+    if (conn_acks_new(conn, &tcp->segment))
         tcp->reason = why;
     return why;
 }
@@ -217,7 +217,7 @@ static __always_inline enum verdict tcp_tc_answer(struct __sk_buff *skb, struct 
     enum verdict kind, rc;
     u32 text;
 
-    if (!tcp->segment.is_plain || skb->gso_size || skb->pkt_type != PACKET_HOST)
+    if (!tcp->segment.no_options || skb->gso_size || skb->pkt_type != PACKET_HOST)
         return tcp_leave(tcp, PASS_TCP_SEGMENT);
     if (tcp->segment.n < REQUEST_LEAST || !skb_read_text(skb, l4, &text))
         return tcp_leave(tcp, PASS_TCP_COMMAND);
@@ -231,7 +231,7 @@ static __always_inline enum verdict tcp_tc_answer(struct __sk_buff *skb, struct 
         return tcp_leave(tcp, rc);
     if (!skb_save_headers(skb, scratch, L4_TEXT))
         return tcp_leave(tcp, PASS_TCP_SEGMENT);
-    if (!conn_came_by_way(conn, scratch->saved.from, skb->ifindex, skb_vlan(skb)))
+    if (!conn_came_by_path(conn, scratch->saved.from, skb->ifindex, skb_vlan(skb)))
         return tcp_leave(tcp, PASS_TCP_WAY);
     scratch->nframe = skb->len;
     scratch->ntext = tcp->segment.n;
@@ -259,7 +259,7 @@ static __always_inline int tcp_is_too_late(const struct tcp_segment *segment)
 /*
  * A SYN of a client's. If the server has closed the connection that had these ports, another one
  * begins, and what was known is void. Egress forgets it, too, with the answer to the SYN, which may
- * take a way without the programs.
+ * take a path without the programs.
  */
 static __always_inline void tcp_opens(const struct mc_tcp_flow *flow,
                                       const struct mc_tcp_conn *conn,
@@ -270,7 +270,7 @@ static __always_inline void tcp_opens(const struct mc_tcp_flow *flow,
 }
 
 SEC("tc")
-int tcp_ingress(struct __sk_buff *skb)
+int mc_tcp_ingress(struct __sk_buff *skb)
 {
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
@@ -279,24 +279,25 @@ int tcp_ingress(struct __sk_buff *skb)
     u32 l4;
 
     if (!tcp || !scratch)
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     tcp->l4 = skb_read_pulled(skb, &tcp->segment, 1);
     l4 = READ_ONCE(tcp->l4); /* from memory: the verifier goes on once, not once for each place */
     if (!l4)
         return tcp_icmp(skb);
     conn = conn_find(&tcp->segment.flow);
     if (!conn)
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     slot = conn_slot(conn);
     if (tcp->segment.flags & TCP_SYN) {
         tcp_opens(&tcp->segment.flow, conn, slot);
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     }
-    if (!slot ||
-        (shift_is_used(&conn->shift) && is_sealed(tcp->segment.urgent, tcp->segment.flags)))
-        return TC_NEXT;
-    tcp->can_resend = l4 == FRAME_IP + (skb->protocol == TYPE_IP6 ? IP6_BYTES : IP4_BYTES) &&
-                      conn->vlan == skb_vlan(skb);
+    if (!slot || (delta_is_used(&conn->delta) &&
+                  has_translation_mark(tcp->segment.urgent, tcp->segment.flags)))
+        return TC_ACT_UNSPEC;
+    tcp->can_resend =
+        l4 == ETH_HLEN + (skb->protocol == bpf_htons(ETH_P_IPV6) ? IP6_BYTES : IP4_BYTES) &&
+        conn->vlan == skb_vlan(skb);
     tcp->ifindex = conn->ifindex;
     scratch->saved.back = conn->mac;
     if (unlikely(tcp_is_too_late(&tcp->segment)) && tcp->can_resend) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * tcp_lost: finds out that segments of a connection on which the kernel has answered take a way
+ * tcp_lost: finds out that segments of a connection on which the kernel has answered take a path
  * without the programs. They do no harm (conn.bpf.h), but the connection hangs: the server looks at
  * its slot four times a second, and ends it.
  *
- * A client's segment that TC did neither note nor seal is dropped by a filter on the socket, which
- * notes since when. Of the socket's segments TC on egress sees those that are translated, and no
- * other program sees the rest. So TC notes since when the socket owes the client a segment: it was
- * handed data, which it acknowledges within 200 ms, or an acknowledgement, behind which it may have
- * more to send: the server asks the socket.
+ * A client's segment that TC has neither noted nor marked is dropped by a filter on the socket,
+ * which notes since when. Of the socket's segments TC on egress sees those that are translated, and
+ * no other program sees the rest. So TC notes since when the socket owes the client a segment: it
+ * was handed data, which it acknowledges within 200 ms, or an acknowledgement, behind which it may
+ * have more to send: the server asks the socket.
  */
 #ifndef MC_TCP_LOST_BPF_H
 #define MC_TCP_LOST_BPF_H
@@ -26,7 +26,7 @@ static __always_inline u32 slot_time(u32 data)
 }
 
 /* What TC hands to a socket has to be answered with, perhaps. */
-enum owed { OWED_NOTHING, OWED_MORE, OWED_ACK };
+enum ack_due { DUE_NOTHING, DUE_MORE, DUE_ACK };
 
 /*
  * Whether a client's segment begins where the socket has said that the next one does, or its next
@@ -35,22 +35,23 @@ enum owed { OWED_NOTHING, OWED_MORE, OWED_ACK };
  */
 static __always_inline int conn_awaits(const struct mc_tcp_conn *conn, u32 seq)
 {
-    return shift_seq_in(&conn->shift, seq) == conn->told;
+    return delta_seq_rx(&conn->delta, seq) == conn->last_ack_sent;
 }
 
 /* Under the lock. A segment was passed. */
-static __always_inline enum owed conn_owes(const struct mc_tcp_conn *conn,
-                                           const struct tcp_segment *segment)
+static __always_inline enum ack_due conn_ack_due(const struct mc_tcp_conn *conn,
+                                                 const struct tcp_segment *segment)
 {
     if (segment->flags & TCP_RST || !conn_awaits(conn, segment->seq))
-        return OWED_NOTHING;
+        return DUE_NOTHING;
     if (segment->n || segment->flags & TCP_FIN)
-        return OWED_ACK;
-    return OWED_MORE;
+        return DUE_ACK;
+    return DUE_MORE;
 }
 
 /* TC hands the socket a translated segment of the slot's connection with this generation. */
-static __always_inline void slot_handed(struct mc_tcp_slot *slot, u32 generation, enum owed owed)
+static __always_inline void slot_handed(struct mc_tcp_slot *slot, u32 generation,
+                                        enum ack_due ack_due)
 {
     u32 since;
 
@@ -58,26 +59,26 @@ static __always_inline void slot_handed(struct mc_tcp_slot *slot, u32 generation
         return;
     if (READ_ONCE(slot->lost))
         WRITE_ONCE(slot->lost, 0);
-    since = READ_ONCE(slot->owed);
-    if ((owed == OWED_MORE && !since) || (owed == OWED_ACK && !(since & MC_TCP_OWED_ACK)))
-        WRITE_ONCE(slot->owed, slot_time(owed == OWED_ACK ? MC_TCP_OWED_ACK : 0));
+    since = READ_ONCE(slot->ack_due);
+    if ((ack_due == DUE_MORE && !since) || (ack_due == DUE_ACK && !(since & MC_TCP_ACK_DUE_DATA)))
+        WRITE_ONCE(slot->ack_due, slot_time(ack_due == DUE_ACK ? MC_TCP_ACK_DUE_DATA : 0));
 }
 
 /* TC sees a segment of the socket's. */
-static __always_inline void slot_left(const struct mc_tcp_tag *tag)
+static __always_inline void slot_egress(const struct mc_tcp_tag *tag)
 {
     u32 index = tag->slot;
-    struct mc_tcp_slot *slot = bpf_map_lookup_elem(&tcp_slots, &index);
+    struct mc_tcp_slot *slot = bpf_map_lookup_elem(&mc_tcp_slots, &index);
 
-    if (slot && READ_ONCE(slot->owed) && READ_ONCE(slot->generation) == tag->generation)
-        WRITE_ONCE(slot->owed, 0);
+    if (slot && READ_ONCE(slot->ack_due) && READ_ONCE(slot->generation) == tag->generation)
+        WRITE_ONCE(slot->ack_due, 0);
 }
 
 /* Whether a segment begins where the client's next one does, or its next copy. Without the lock. */
 static __always_inline int conn_expects_next(const struct mc_tcp_conn *conn, u32 seq)
 {
-    return seq == READ_ONCE(conn->told) + READ_ONCE(conn->shift.in) ||
-           seq == READ_ONCE(conn->shift.request);
+    return seq == READ_ONCE(conn->last_ack_sent) + READ_ONCE(conn->delta.rx) ||
+           seq == READ_ONCE(conn->delta.request);
 }
 
 /*
@@ -86,7 +87,7 @@ static __always_inline int conn_expects_next(const struct mc_tcp_conn *conn, u32
  */
 static __always_inline const struct mc_tcp_conn *filter_find(struct __sk_buff *skb)
 {
-    u64 v6 = skb->protocol == TYPE_IP6;
+    u64 v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
     struct mc_tcp_flow flow;
     u64 ip[5];
     u32 ports;
@@ -103,23 +104,23 @@ static __always_inline const struct mc_tcp_conn *filter_find(struct __sk_buff *s
 }
 
 /*
- * The filter of a socket that the server has tagged: drops what should have been sealed. It lets a
- * SYN through: the client has forgotten the connection, and wants another one. What bears TC's note
- * is let through at once: of a connection on which nothing was answered, which is not sealed, it
- * takes longer to find that out than all that TC does.
+ * The filter of a socket that the server has tagged: drops what should bear the translation mark.
+ * It lets a SYN through: the client has forgotten the connection, and wants another one. What bears
+ * TC's note is let through at once: of a connection on which nothing was answered, which bears no
+ * mark, it takes longer to find that out than all that TC does.
  */
 SEC("socket")
-int tcp_filter(struct __sk_buff *skb)
+int mc_tcp_filter(struct __sk_buff *skb)
 {
     const struct mc_tcp_conn *conn;
     struct mc_tcp_slot *slot;
     u16 tcp[8]; /* from the sequence number on */
     u32 seq;
 
-    if (likely(skb->tc_index == tcp_seal))
+    if (likely(skb->tc_index == translation_mark))
         return -1;
     if (bpf_skb_load_bytes(skb, 4, tcp, sizeof(tcp)) ||
-        likely(is_sealed(tcp[7], bpf_ntohs(tcp[4]))) || tcp[4] & bpf_htons(TCP_SYN))
+        likely(has_translation_mark(tcp[7], bpf_ntohs(tcp[4]))) || tcp[4] & bpf_htons(TCP_SYN))
         return -1;
     conn = filter_find(skb);
     if (!conn)
@@ -130,7 +131,7 @@ int tcp_filter(struct __sk_buff *skb)
         return -1;
     seq = bpf_ntohl(LOAD32(tcp));
     if (conn_expects_next(conn, seq)) {
-        WRITE_ONCE(slot->heard, bpf_ntohl(LOAD32(tcp + 2)));
+        WRITE_ONCE(slot->last_ack_seen, bpf_ntohl(LOAD32(tcp + 2)));
         if (!READ_ONCE(slot->lost))
             WRITE_ONCE(slot->lost, slot_time(0));
     }

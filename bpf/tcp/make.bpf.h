@@ -23,15 +23,15 @@ static __always_inline int skb_save(struct __sk_buff *skb, struct scratch *scrat
 {
     u64 link[2];
 
-    if (bpf_skb_load_bytes(skb, 0, link, FRAME_IP) ||
-        bpf_skb_load_bytes(skb, FRAME_IP, scratch->saved.ip, nip))
+    if (bpf_skb_load_bytes(skb, 0, link, ETH_HLEN) ||
+        bpf_skb_load_bytes(skb, ETH_HLEN, scratch->saved.ip, nip))
         return 0;
     scratch->saved.to = link[0];
     scratch->saved.from = link[0] >> 48 | link[1] << 16;
     scratch->offsets = OFFSETS(0, 0);
     scratch->offsets.v6 = v6;
-    scratch->checksum_left =
-        v6 ? l4_checksum_is_left(scratch->saved.ip, 1) : l4_checksum_is_left(scratch->saved.ip, 0);
+    scratch->checksum_partial = v6 ? l4_checksum_is_partial(scratch->saved.ip, 1)
+                                   : l4_checksum_is_partial(scratch->saved.ip, 0);
     return 1;
 }
 
@@ -39,8 +39,8 @@ static __always_inline int skb_save(struct __sk_buff *skb, struct scratch *scrat
 static __always_inline int skb_save_headers(struct __sk_buff *skb, struct scratch *scratch,
                                             const u32 ntcp)
 {
-    return skb->protocol == TYPE_IP6 ? skb_save(skb, scratch, 1, IP6_BYTES + ntcp)
-                                     : skb_save(skb, scratch, 0, IP4_BYTES + ntcp);
+    return skb->protocol == bpf_htons(ETH_P_IPV6) ? skb_save(skb, scratch, 1, IP6_BYTES + ntcp)
+                                                  : skb_save(skb, scratch, 0, IP4_BYTES + ntcp);
 }
 
 /* Turns headers of the server's that were kept around, so that those of a reply to them are its. */
@@ -71,7 +71,7 @@ static __always_inline int tcp_tc_put(struct __sk_buff *skb, const struct scratc
 {
     u64 nframe = reply_size(scratch);
 
-    BOUND_SIZE(nframe, 2047);
+    bound_size(nframe, 2047);
     if (bpf_skb_change_tail(skb, nframe, 0) ||
         bpf_skb_store_bytes(skb, 0, scratch->reply + reply_start(scratch), nframe, 0))
         return -1;
@@ -82,7 +82,7 @@ static __always_inline int tcp_tc_put(struct __sk_buff *skb, const struct scratc
 /* Makes the packet the reply in `scratch`. Not 0: it is lost; the client will ask for it again. */
 static __always_inline int tcp_tc_make(struct __sk_buff *skb, struct scratch *scratch)
 {
-    reply_headers(scratch, scratch->checksum_left);
+    reply_headers(scratch, scratch->checksum_partial);
     return tcp_tc_put(skb, scratch);
 }
 
@@ -92,9 +92,9 @@ static __always_inline int tcp_tc_make(struct __sk_buff *skb, struct scratch *sc
  * packet.
  */
 static __always_inline int skb_make_bare(struct __sk_buff *skb, struct scratch *scratch, u32 seq,
-                                         u32 ack, u32 last, const int comes)
+                                         u32 ack, u32 last, const int ingress)
 {
-    char *out = scratch->reply, *ip = out + FRAME_IP, *l4;
+    char *out = scratch->reply, *ip = out + ETH_HLEN, *l4;
     u64 v6 = scratch->offsets.v6, sum;
 
     STORE64(out, scratch->saved.to);
@@ -105,9 +105,9 @@ static __always_inline int skb_make_bare(struct __sk_buff *skb, struct scratch *
     STORE32(l4 + 8, bpf_htonl(ack));
     l4[13] = TCP_ACK;
     STORE16(l4 + 16, 0);
-    if (comes) {
-        STORE16(l4 + 18, tcp_seal);
-        STORE32(l4 + 28, bpf_htonl(stamp_in(bpf_ntohl(LOAD32(l4 + 28)), last)));
+    if (ingress) {
+        STORE16(l4 + 18, translation_mark);
+        STORE32(l4 + 28, bpf_htonl(timestamp_rx(bpf_ntohl(LOAD32(l4 + 28)), last)));
     } else {
         STORE32(l4 + 24, bpf_htonl(bpf_ntohl(LOAD32(l4 + 24)) + MC_TCP_AHEAD));
     }
@@ -120,15 +120,15 @@ static __always_inline int skb_make_bare(struct __sk_buff *skb, struct scratch *
         STORE16(ip + 10, ~sum_fold(sum) & 0xffff);
         sum = tcp_pseudo(ip, 0, L4_TEXT);
     }
-    if (scratch->checksum_left)
+    if (scratch->checksum_partial)
         STORE16(l4 + 16, sum_fold(sum));
     else
         STORE16(l4 + 16, ~sum_fold(sum + tcp_header_sum(l4)) & 0xffff);
     if (v6)
-        return bpf_skb_change_tail(skb, FRAME_IP + IP6_BYTES + L4_TEXT, 0) ||
-               bpf_skb_store_bytes(skb, 0, out, FRAME_IP + IP6_BYTES + L4_TEXT, 0);
-    return bpf_skb_change_tail(skb, FRAME_IP + IP4_BYTES + L4_TEXT, 0) ||
-           bpf_skb_store_bytes(skb, 0, out, FRAME_IP + IP4_BYTES + L4_TEXT, 0);
+        return bpf_skb_change_tail(skb, ETH_HLEN + IP6_BYTES + L4_TEXT, 0) ||
+               bpf_skb_store_bytes(skb, 0, out, ETH_HLEN + IP6_BYTES + L4_TEXT, 0);
+    return bpf_skb_change_tail(skb, ETH_HLEN + IP4_BYTES + L4_TEXT, 0) ||
+           bpf_skb_store_bytes(skb, 0, out, ETH_HLEN + IP4_BYTES + L4_TEXT, 0);
 }
 
 #endif

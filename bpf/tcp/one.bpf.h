@@ -16,28 +16,29 @@
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/tcp/answer.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
-#include "bpf/tcp/kept.bpf.h"
+#include "bpf/tcp/rtx.bpf.h"
 
 /* Takes a place for the reply of n bytes, which the client is to have room for: NULL and *rc. */
-static __always_inline struct kept *one_place(struct scratch *scratch, struct segment_scratch *tcp,
-                                              const struct mc_tcp_conn *conn, u64 n,
-                                              enum verdict *rc)
+static __always_inline struct rtx_buffer *one_place(struct scratch *scratch,
+                                                    struct segment_scratch *tcp,
+                                                    const struct mc_tcp_conn *conn, u64 n,
+                                                    enum verdict *rc)
 {
-    struct kept *kept;
+    struct rtx_buffer *rtx;
 
     if (unlikely(conn_is_narrow(conn, &tcp->segment, n))) {
         *rc = PASS_TCP_WINDOW;
         return NULL;
     }
-    tcp->owner = kept_owner(tcp->segment.ack, conn->slot, conn->generation);
-    kept = kept_take(tcp->owner, &tcp->kept);
-    if (unlikely(!kept)) {
+    tcp->owner = rtx_owner(tcp->segment.ack, conn->slot, conn->generation);
+    rtx = rtx_take(tcp->owner, &tcp->rtx);
+    if (unlikely(!rtx)) {
         *rc = PASS_TCP_KEPT;
         return NULL;
     }
-    kept->n = n;
+    rtx->n = n;
     scratch->nreply = REPLY_TEXT + n;
-    return kept;
+    return rtx;
 }
 
 /* Keeps the reply of a hit. */
@@ -48,21 +49,21 @@ static __always_inline enum verdict one_keep_hit(struct scratch *scratch,
 {
     u64 nwire = one->nwire, at;
     enum verdict rc = VERDICT_OK;
-    struct kept *kept = one_place(scratch, tcp, conn, NVALUE + nwire + NEND, &rc);
+    struct rtx_buffer *rtx = one_place(scratch, tcp, conn, NVALUE + nwire + NEND, &rc);
 
-    if (unlikely(!kept))
+    if (unlikely(!rtx))
         return rc;
     scratch->nwire = nwire;
     scratch->wire_sum = one_sum(one);
-    STORE64(kept->text, TEXT_VALUE);
-    copy_over(kept->text + NVALUE, one->wire, nwire, TEXT_MAX);
+    STORE64(rtx->text, TEXT_VALUE);
+    copy_over(rtx->text + NVALUE, one->wire, nwire, TEXT_MAX);
     /* From memory: behind the copying the verifier goes on once, and not once for each length. */
     at = READ_ONCE(scratch->nwire);
-    CLAMP(at, TEXT_MAX);
-    STORE32(kept->text + NVALUE + at, (u32)TEXT_END);
-    kept->text[NVALUE + 4 + at] = (char)(TEXT_END >> 32);
+    clamp_or_zero(at, TEXT_MAX);
+    STORE32(rtx->text + NVALUE + at, (u32)TEXT_END);
+    rtx->text[NVALUE + 4 + at] = (char)(TEXT_END >> 32);
     if (unlikely(!one_holds(one))) {
-        kept_free(tcp->kept, tcp->owner);
+        rtx_free(tcp->rtx, tcp->owner);
         return FOUND_MORE;
     }
     slot_found(scratch, one->bucket, READ_ONCE(scratch->index), one->slot);
@@ -76,11 +77,11 @@ static __always_inline enum verdict
 one_keep_miss(struct scratch *scratch, struct segment_scratch *tcp, const struct mc_tcp_conn *conn)
 {
     enum verdict rc = VERDICT_OK;
-    struct kept *kept = one_place(scratch, tcp, conn, NEND, &rc);
+    struct rtx_buffer *rtx = one_place(scratch, tcp, conn, NEND, &rc);
 
-    if (unlikely(!kept))
+    if (unlikely(!rtx))
         return rc;
-    STORE64(kept->text, TEXT_END);
+    STORE64(rtx->text, TEXT_END);
     scratch->nkeys = 1;
     scratch->nhits = 0;
     return VERDICT_OK;
@@ -94,8 +95,8 @@ static __always_inline enum verdict one_key(struct xdp_md *ctx, struct scratch *
 
     if (!xdp_key(scratch, data + offsets_text(offsets), end))
         return FOUND_MORE;
-    return unlikely(key_judge(scratch, offsets.v6) == CHECKSUM_WRONG) ? PASS_TCP_SEGMENT
-                                                                      : VERDICT_OK;
+    return unlikely(key_csum_verify(scratch, offsets.v6) == CHECKSUM_INVALID) ? PASS_TCP_SEGMENT
+                                                                              : VERDICT_OK;
 }
 
 /* Looks up the key of a get in a frame whose headers are in `scratch`, and keeps the reply. */
@@ -124,26 +125,26 @@ static __always_inline int one_write_as(struct xdp_md *ctx, const struct scratch
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     void *text = data + offsets_text(offsets);
-    u32 at = tcp->kept;
-    const struct kept *kept = bpf_map_lookup_elem(&tcp_kept, &at);
+    u32 at = tcp->rtx;
+    const struct rtx_buffer *rtx = bpf_map_lookup_elem(&mc_tcp_rtx, &at);
     u64 n = scratch->nreply - REPLY_TEXT;
 
-    if (!kept || text + NEND > end)
+    if (!rtx || text + NEND > end)
         return 0;
     if (scratch->nhits) {
-        link_reply(data, &scratch->saved, offsets.ip != FRAME_IP);
+        link_reply(data, &scratch->saved, offsets.ip != ETH_HLEN);
         l4_reply(data + offsets.ip, &scratch->saved, offsets.v6, n,
                  hit_text_sum(scratch->wire_sum, scratch->nwire));
-        if (n < 9 || !copy_blocks(text, end, kept->text, n, TEXT_MAX, BLOCKS_TIGHT))
+        if (n < 9 || !copy_blocks(text, end, rtx->text, n, TEXT_MAX, BLOCKS_TIGHT))
             return 0;
     } else {
-        link_reply(data, &scratch->saved, offsets.ip != FRAME_IP);
+        link_reply(data, &scratch->saved, offsets.ip != ETH_HLEN);
         l4_reply(data + offsets.ip, &scratch->saved, offsets.v6, NEND, TEXT_END);
         STORE32(text, (u32)TEXT_END);
         *(u8 *)(text + 4) = TEXT_END >> 32;
     }
     read_barrier();
-    return READ_ONCE(kept->owner) == tcp->owner;
+    return READ_ONCE(rtx->owner) == tcp->owner;
 }
 
 /*

@@ -2,8 +2,8 @@
 /*
  * tcp_put: puts translated numbers into a packet, and tells its checksum.
  *
- * bpf_l4_csum_replace leaves alone a checksum that is left to hardware, so what it is told is right
- * for every packet, also for one that GRO has merged or TSO will cut.
+ * bpf_l4_csum_replace leaves alone a partial checksum, so what it is told is right for every
+ * packet, also for one that GRO has merged or TSO will cut.
  */
 #ifndef MC_TCP_PUT_BPF_H
 #define MC_TCP_PUT_BPF_H
@@ -15,28 +15,28 @@
 #include "bpf/tcp/conn.bpf.h"
 #include "bpf/tcp/read.bpf.h"
 
-/* --- the seal --------------------------------------------------------------------------------- */
+/* --- the translation mark --------------------------------------------------------------------- */
 
 /* The urgent pointer of segments that were translated for the socket. Set before the load. */
-const volatile __u16 tcp_seal = 0;
+const volatile __u16 translation_mark = 0;
 
 /* Whether a client's segment was translated before, on an interface beneath this one. */
-static __always_inline int is_sealed(u16 urgent, u32 flags)
+static __always_inline int has_translation_mark(u16 urgent, u32 flags)
 {
-    return urgent == tcp_seal && !(flags & TCP_URG);
+    return urgent == translation_mark && !(flags & TCP_URG);
 }
 
 /*
  * TC hands a segment to the socket, and notes that beside the packet, where the stack keeps what a
  * classifier finds for others: the socket's filter looks for it. A packet that arrives has 0 there.
- * One with URG, which is not sealed, is not noted either: a forger of urgent data who knows the
- * numbers could put bytes into the stream.
+ * One with URG, which TC does not mark, it does not note either: a forger of urgent data who knows
+ * the numbers could put bytes into the stream.
  */
 static __always_inline int skb_hand(struct __sk_buff *skb, const struct tcp_segment *segment)
 {
     if (likely(!(segment->flags & TCP_URG)))
-        skb->tc_index = tcp_seal;
-    return TC_NEXT;
+        skb->tc_index = translation_mark;
+    return TC_ACT_UNSPEC;
 }
 
 /* --- the numbers ------------------------------------------------------------------------------ */
@@ -60,13 +60,13 @@ static __always_inline void put_number(void *at, u32 to, u64 *change)
 }
 
 /*
- * Tells the checksum of a segment, whose TCP header begins at l4, of a change. One that is left to
- * hardware, or seems to be, stays. If a client's is right and only seems so, for 1 segment in
+ * Tells the checksum of a segment, whose TCP header begins at l4, of a change. A partial one, or
+ * what seems to be one, stays. If a client's is whole and only seems partial, for 1 segment in
  * 65,536, the helper, which knows, changes it; a socket's never is, unless an interface above this
  * one has completed it: then the segment is lost. Not 0: the helper failed.
  */
 static __always_inline int skb_put_sum(struct __sk_buff *skb, u32 l4, void *tcp, u64 change,
-                                       const struct tcp_segment *segment, const int comes)
+                                       const struct tcp_segment *segment, const int ingress)
 {
     u16 field = LOAD16(tcp + 16);
 
@@ -76,16 +76,17 @@ static __always_inline int skb_put_sum(struct __sk_buff *skb, u32 l4, void *tcp,
     }
     change = (change & 0xffffffff) + (change >> 32);
     change = (change & 0xffffffff) + (change >> 32);
-    return comes && bpf_l4_csum_replace(skb, l4 + 16, 0, change, 0);
+    return ingress && bpf_l4_csum_replace(skb, l4 + 16, 0, change, 0);
 }
 
 /*
  * Puts numbers and the timestamp into the TCP header of a segment at `at`, whose bytes up to `end`
- * are there, seals it if it is a client's, and tells the checksum. Not 0: something is not there.
+ * are there, marks it as translated if it is a client's, and tells the checksum. Not 0: something
+ * is not there.
  */
 static __always_inline int segment_put(struct __sk_buff *skb, u32 l4, void *at, const void *end,
                                        u32 seq, u32 ack, const struct segment_scratch *tcp,
-                                       const int comes)
+                                       const int ingress)
 {
     const struct tcp_segment *segment = &tcp->segment;
     u64 change = 0;
@@ -95,29 +96,29 @@ static __always_inline int segment_put(struct __sk_buff *skb, u32 l4, void *at, 
     put_number(at + 4, bpf_htonl(seq), &change);
     if (segment->flags & TCP_ACK)
         put_number(at + 8, bpf_htonl(ack), &change);
-    if (comes && !(segment->flags & TCP_URG)) { /* a socket is not given one with URG */
-        change += (u16)~segment->urgent + (u64)tcp_seal;
-        STORE16(at + 18, tcp_seal);
+    if (ingress && !(segment->flags & TCP_URG)) { /* a socket is not given one with URG */
+        change += (u16)~segment->urgent + (u64)translation_mark;
+        STORE16(at + 18, translation_mark);
     }
-    if (segment->stamped) {
+    if (segment->has_timestamps) {
         if (at + L4_TEXT > end)
             return -1;
-        if (comes)
-            put_number(at + 28, bpf_htonl(stamp_in(segment->tsecr, tcp->tsval)), &change);
+        if (ingress)
+            put_number(at + 28, bpf_htonl(timestamp_rx(segment->tsecr, tcp->tsval)), &change);
         else
             put_number(at + 24, bpf_htonl(segment->tsval + MC_TCP_AHEAD), &change);
     }
-    return skb_put_sum(skb, l4, at, change, segment, comes);
+    return skb_put_sum(skb, l4, at, change, segment, ingress);
 }
 
 /* Translates a client's segment where it is: helpers that store take three times as long. */
-static __always_inline int skb_put_in(struct __sk_buff *skb, u32 l4, u32 seq, u32 ack,
+static __always_inline int skb_put_rx(struct __sk_buff *skb, u32 l4, u32 seq, u32 ack,
                                       const struct segment_scratch *tcp)
 {
     void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
     u64 at = l4;
 
-    BOUND(at, 511);
+    bound_mask(at, 511);
     return segment_put(skb, l4, data + at, end, seq, ack, tcp, 1);
 }
 
@@ -127,15 +128,15 @@ static __always_inline int skb_put_in(struct __sk_buff *skb, u32 l4, u32 seq, u3
  * socket may send again: that takes a quarter of what a segment needs that is not translated. What
  * a socket sends has its headers in place, and its own, even where its data is elsewhere.
  */
-static __always_inline int skb_put_out(struct __sk_buff *skb, u32 l4, u32 seq, u32 ack,
-                                       const struct segment_scratch *tcp)
+static __always_inline int skb_put_tx(struct __sk_buff *skb, u32 l4, u32 seq, u32 ack,
+                                      const struct segment_scratch *tcp)
 {
     const void *from = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
     u64 header[L4_TEXT / 8], at = l4;
 
-    BOUND(at, 511);
+    bound_mask(at, 511);
     from += at;
-    if (!tcp->segment.stamped) {
+    if (!tcp->segment.has_timestamps) {
         if (from + TCP_BYTES > end)
             return -1;
         copy16(header, from);
@@ -148,8 +149,8 @@ static __always_inline int skb_put_out(struct __sk_buff *skb, u32 l4, u32 seq, u
     }
     if (segment_put(skb, l4, header, header + L4_TEXT / 8, seq, ack, tcp, 0))
         return -1;
-    return tcp->segment.stamped ? bpf_skb_store_bytes(skb, l4, header, L4_TEXT, 0)
-                                : bpf_skb_store_bytes(skb, l4, header, TCP_BYTES, 0);
+    return tcp->segment.has_timestamps ? bpf_skb_store_bytes(skb, l4, header, L4_TEXT, 0)
+                                       : bpf_skb_store_bytes(skb, l4, header, TCP_BYTES, 0);
 }
 
 #endif

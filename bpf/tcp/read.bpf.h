@@ -17,7 +17,7 @@
 
 /* Fills the flow of a segment that comes from a client, or goes to one. */
 static __always_inline void segment_flow(struct mc_tcp_flow *flow, const void *ip, const void *tcp,
-                                         u64 v6, int comes)
+                                         u64 v6, int ingress)
 {
     u64 from[2], to[2];
 
@@ -31,12 +31,12 @@ static __always_inline void segment_flow(struct mc_tcp_flow *flow, const void *i
         from[1] = (u64)LOAD32(ip + 12) << 32 | FLOW_IP4;
         to[1] = (u64)LOAD32(ip + 16) << 32 | FLOW_IP4;
     }
-    flow->client[0] = comes ? from[0] : to[0];
-    flow->client[1] = comes ? from[1] : to[1];
-    flow->server[0] = comes ? to[0] : from[0];
-    flow->server[1] = comes ? to[1] : from[1];
-    flow->client_port = comes ? port_from(tcp) : port_to(tcp);
-    flow->server_port = comes ? port_to(tcp) : port_from(tcp);
+    flow->client[0] = ingress ? from[0] : to[0];
+    flow->client[1] = ingress ? from[1] : to[1];
+    flow->server[0] = ingress ? to[0] : from[0];
+    flow->server[1] = ingress ? to[1] : from[1];
+    flow->client_port = ingress ? port_from(tcp) : port_to(tcp);
+    flow->server_port = ingress ? port_to(tcp) : port_from(tcp);
     flow->unused = 0;
 }
 
@@ -64,14 +64,14 @@ static __always_inline void segment_read(struct tcp_segment *segment, const void
     segment->urgent = LOAD16(tcp + 18);
     segment->is_whole = nheader >= TCP_BYTES && nip >= before + nheader;
     segment->n = segment->is_whole ? nip - before - nheader : 0;
-    segment->stamped = segment->is_plain = 0;
-    if (nheader >= L4_TEXT && tcp + L4_TEXT <= end && LOAD32(tcp + 20) == TCP_STAMPED) {
-        segment->stamped = 1;
+    segment->has_timestamps = segment->no_options = 0;
+    if (nheader >= L4_TEXT && tcp + L4_TEXT <= end && LOAD32(tcp + 20) == TCP_TIMESTAMPS) {
+        segment->has_timestamps = 1;
         segment->tsval = bpf_ntohl(LOAD32(tcp + 24));
         segment->tsecr = bpf_ntohl(LOAD32(tcp + 28));
         /* Its header's length, and no flag beside it: accurate ECN has one there. */
-        segment->is_plain = LOAD8(tcp + 12) == L4_TEXT / 4 << 4 &&
-                            (flags | TCP_PSH) == (TCP_PSH | TCP_ACK) && (traffic & 3) != 3;
+        segment->no_options = LOAD8(tcp + 12) == L4_TEXT / 4 << 4 &&
+                              (flags | TCP_PSH) == (TCP_PSH | TCP_ACK) && (traffic & 3) != 3;
     }
 }
 
@@ -110,7 +110,7 @@ __attribute__((noinline)) int skb_find_tcp(struct __sk_buff *skb, u32 link)
     for (i = 0; i < EXTENSIONS && is_extension(protocol); i++) {
         if (bpf_skb_load_bytes(skb, link + at, next, sizeof(next)))
             return 0;
-        if (protocol == IP6_FRAGMENT) {
+        if (protocol == IPPROTO_FRAGMENT) {
             if (extension_fragment(next) == FRAGMENT_LATER)
                 return 0; /* a later one */
             fragment = IS_FRAGMENT;
@@ -118,7 +118,7 @@ __attribute__((noinline)) int skb_find_tcp(struct __sk_buff *skb, u32 link)
         at += extension_bytes(protocol, next);
         protocol = next[0];
     }
-    if (protocol != PROTOCOL_TCP || at > EXTENSIONS_MOST)
+    if (protocol != IPPROTO_TCP || at > EXTENSIONS_MOST)
         return 0;
     most = link + at + 60;
     bpf_skb_pull_data(skb, skb->len < most ? skb->len : most);
@@ -130,23 +130,23 @@ __attribute__((noinline)) int skb_find_tcp(struct __sk_buff *skb, u32 link)
  * what is seen of the frame; 0: it is something else.
  */
 static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *segment,
-                                    const int comes)
+                                    const int ingress)
 {
     void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-    u64 link = FRAME_IP, at, v6 = skb->protocol == TYPE_IP6;
+    u64 link = ETH_HLEN, at, v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
     u32 nip, fragment;
     void *ip, *l4;
 
     if (data + IP6_BYTES > end)
         return 0;
-    if (comes && link_is_hidden(data, skb->protocol))
+    if (ingress && has_no_mac_header(data, skb->protocol))
         link = 0;
     else if (LOAD16(data + 12) != skb->protocol)
         return 0;
     nip = skb->len - link;
-    BOUND(link, 15);
+    bound_mask(link, 15);
     ip = data + link;
-    if (ip + IP6_BYTES > end || (!v6 && skb->protocol != TYPE_IP4))
+    if (ip + IP6_BYTES > end || (!v6 && skb->protocol != bpf_htons(ETH_P_IP)))
         return 0;
     at = v6 ? IP6_BYTES : (LOAD8(ip) & 15) * 4;
     fragment = v6 ? 0 : LOAD16(ip + 6) & bpf_htons(0x2000);
@@ -159,20 +159,20 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
         ip = data + link;
         if (!at || ip + IP6_BYTES > end)
             return 0;
-    } else if (ip_protocol(ip, v6) != PROTOCOL_TCP || (!v6 && LOAD16(ip + 6) & bpf_htons(0x1fff))) {
+    } else if (ip_protocol(ip, v6) != IPPROTO_TCP || (!v6 && LOAD16(ip + 6) & bpf_htons(0x1fff))) {
         return 0;
     }
-    BOUND(at, EXTENSIONS_MOST);
+    bound_mask(at, EXTENSIONS_MOST);
     l4 = ip + at;
-    if (l4 + TCP_BYTES > end || (comes ? port_to(l4) : port_from(l4)) != (u16)control.tcp_port)
+    if (l4 + TCP_BYTES > end || (ingress ? port_to(l4) : port_from(l4)) != (u16)control.tcp_port)
         return 0;
-    segment_flow(&segment->flow, ip, l4, v6, comes);
+    segment_flow(&segment->flow, ip, l4, v6, ingress);
     /* A short frame is padded; the length of a merged packet may be too large for IP's header. */
     if (!skb->gso_size)
         nip = ip_length(ip, v6);
     segment_read(segment, ip, l4, end, v6, at, nip);
     if (!link || fragment || at != ip_bytes(v6))
-        segment->is_plain = 0;
+        segment->no_options = 0;
     if (fragment)
         segment->is_whole = 0;
     return link + at;
@@ -184,15 +184,15 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
  * copy the packet's head, which takes longer than all the rest.
  */
 static __always_inline u32 skb_read_pulled(struct __sk_buff *skb, struct tcp_segment *segment,
-                                           const int comes)
+                                           const int ingress)
 {
-    u32 l4 = skb_read(skb, segment, comes), n = skb->len;
+    u32 l4 = skb_read(skb, segment, ingress), n = skb->len;
     u64 linear = skb->data_end - skb->data;
 
     if (likely(l4 && l4 + segment->nheader <= linear) || linear >= HEADERS_MOST || linear >= n)
         return l4;
     bpf_skb_pull_data(skb, n < HEADERS_MOST ? n : HEADERS_MOST);
-    return skb_read(skb, segment, comes);
+    return skb_read(skb, segment, ingress);
 }
 
 /* The first bytes of a segment's text. 0: it has none. */
@@ -201,7 +201,7 @@ static __always_inline int skb_read_text(struct __sk_buff *skb, u32 l4, u32 *tex
     const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end, *from;
     u64 at = l4;
 
-    BOUND(at, 511);
+    bound_mask(at, 511);
     from = data + at + L4_TEXT;
     if (from + sizeof(*text) > end)
         return !bpf_skb_load_bytes(skb, l4 + L4_TEXT, text, sizeof(*text));
@@ -221,17 +221,17 @@ static __always_inline u64 flow_sum(const struct mc_tcp_flow *flow)
 /* The sum of what a segment's checksum covers besides the segment. */
 static __always_inline u64 segment_pseudo(const struct tcp_segment *segment)
 {
-    return bpf_htons((u16)(segment->nheader + segment->n)) + (u64)bpf_htons(PROTOCOL_TCP) +
+    return bpf_htons((u16)(segment->nheader + segment->n)) + (u64)bpf_htons(IPPROTO_TCP) +
            flow_sum(&segment->flow);
 }
 
 enum { SUM_STEP = 1024, SUM_STEPS = 9 /* enough for 9,000 bytes */ };
 
 /*
- * Whether the checksum of the client's segment whose TCP header begins at l4 is right, or left to
- * hardware. One that is too long to look at counts as wrong.
+ * Whether the checksum of the client's segment whose TCP header begins at l4 is valid, or partial.
+ * One that is too long to look at counts as wrong.
  */
-__attribute__((noinline)) int skb_sum_is_right(struct __sk_buff *skb, u32 l4)
+__attribute__((noinline)) int skb_sum_is_valid(struct __sk_buff *skb, u32 l4)
 {
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
@@ -248,14 +248,14 @@ __attribute__((noinline)) int skb_sum_is_right(struct __sk_buff *skb, u32 l4)
         if (!left)
             break;
         one = left < SUM_STEP ? left : SUM_STEP;
-        BOUND_SIZE(one, 2 * SUM_STEP - 1);
+        bound_size(one, 2 * SUM_STEP - 1);
         if (bpf_skb_load_bytes(skb, l4 + SUM_STEP * i, scratch->request, one))
             return 0;
         scratch->nrequest = one;
         sum += request_sum(scratch);
         left -= one;
     }
-    return !left && sum_is_right(sum);
+    return !left && sum_is_valid(sum);
 }
 
 #endif

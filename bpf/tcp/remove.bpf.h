@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * tcp_remove: removes an entry for the server, which runs this program by BPF_PROG_TEST_RUN: a
+ * mc_tcp_remove: removes an entry for the server, which runs this program by BPF_PROG_TEST_RUN: a
  * system call that removes one takes no lock, and its memory could become another entry while a
  * program changes it.
  *
@@ -12,11 +12,11 @@
 
 #include "bpf/packet/base.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
-#include "bpf/tcp/kept.bpf.h"
+#include "bpf/tcp/rtx.bpf.h"
 
 /* 1: the entry was there, and is no more. */
 SEC("tc")
-int tcp_remove(struct __sk_buff *skb)
+int mc_tcp_remove(struct __sk_buff *skb)
 {
     struct mc_tcp_removal which;
     struct mc_tcp_conn *conn;

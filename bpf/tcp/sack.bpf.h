@@ -13,7 +13,7 @@
 enum { OPTION_END = 0, OPTION_NOP = 1, OPTION_SACK = 5, OPTIONS_MOST = 40, EDGES_MOST = 8 };
 
 /* Translates the edge of a block at `at` of the frame. Not 0: a helper failed. */
-__attribute__((noinline)) int skb_put_edge(struct __sk_buff *skb, u32 l4, u32 at, int comes)
+__attribute__((noinline)) int skb_put_edge(struct __sk_buff *skb, u32 l4, u32 at, int ingress)
 {
     struct segment_scratch *tcp = segment_scratch_get();
     u32 from, to;
@@ -21,7 +21,7 @@ __attribute__((noinline)) int skb_put_edge(struct __sk_buff *skb, u32 l4, u32 at
     if (!tcp || bpf_skb_load_bytes(skb, at, &from, sizeof(from)))
         return -1;
     to = bpf_ntohl(from);
-    to = bpf_htonl(comes ? shift_ack_in(&tcp->shift, to) : shift_edge_out(&tcp->shift, to));
+    to = bpf_htonl(ingress ? delta_ack_rx(&tcp->delta, to) : delta_edge_tx(&tcp->delta, to));
     return bpf_skb_store_bytes(skb, at, &to, sizeof(to), 0) ||
            bpf_l4_csum_replace(skb, l4 + 16, 0, sum_change(from, to, (at - l4) & 1), 0);
 }
@@ -64,7 +64,7 @@ __attribute__((noinline)) int skb_find_blocks(struct __sk_buff *skb, u32 l4)
  * Translates the blocks of a segment whose options are not timestamps alone; tcp->shift says how.
  * Not 0: the packet cannot be translated.
  */
-__attribute__((noinline)) int skb_put_blocks(struct __sk_buff *skb, u32 l4, int comes)
+__attribute__((noinline)) int skb_put_blocks(struct __sk_buff *skb, u32 l4, int ingress)
 {
     struct segment_scratch *tcp = segment_scratch_get();
     u32 i;
@@ -75,7 +75,7 @@ __attribute__((noinline)) int skb_put_blocks(struct __sk_buff *skb, u32 l4, int 
     for (i = 0; i < EDGES_MOST; i++) {
         if (6 + 4 * i > tcp->noption)
             return 0;
-        if (skb_put_edge(skb, l4, l4 + tcp->option + 2 + 4 * i, comes))
+        if (skb_put_edge(skb, l4, l4 + tcp->option + 2 + 4 * i, ingress))
             return -1;
     }
     return 0;
@@ -84,7 +84,7 @@ __attribute__((noinline)) int skb_put_blocks(struct __sk_buff *skb, u32 l4, int 
 /* Whether a segment may have blocks. */
 static __always_inline int segment_has_blocks(const struct tcp_segment *segment)
 {
-    return segment->nheader > (segment->stamped ? L4_TEXT : TCP_BYTES);
+    return segment->nheader > (segment->has_timestamps ? L4_TEXT : TCP_BYTES);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * tcp_xdp: answers in the driver. Whatever it passes TC ingress translates; it also answers what
+ * mc_tcp_xdp: answers in the driver. Whatever it passes TC ingress translates; it also answers what
  * XDP could, but for room in the frame, or because the socket has to be told of an acknowledgement.
  */
 #ifndef MC_TCP_XDP_BPF_H
@@ -26,7 +26,7 @@ static __always_inline int tcp_grow(struct xdp_md *ctx, u64 before, u64 nframe)
 
     if (grow <= 0)
         return GROWN_NOT;
-    if (grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow))
+    if (grow <= REPLY_HEADROOM && !bpf_xdp_adjust_head(ctx, -grow))
         return GROWN_HEAD;
     return bpf_xdp_adjust_tail(ctx, grow) ? GROWN_FAILED : GROWN_TAIL;
 }
@@ -51,10 +51,10 @@ static __always_inline int tcp_xdp_send(struct xdp_md *ctx, struct scratch *scra
 }
 
 /*
- * Leaves a segment to TC, which also sends a kept reply once more: what XDP passes is not noted in
- * the connection's state. So a copy of it may be answered before TC has seen it, which then gets
- * the kept reply (the programs do without RULE_NOTE_XDP and RULE_RESEND_XDP). Commands that are not
- * answered TC counts: XDP passes most of them before it has looked for the connection.
+ * Leaves a segment to TC, which also retransmits replies: what XDP passes is not noted in the
+ * connection's state. So a copy of it may be answered before TC has seen it, which then gets the
+ * same reply again (the programs do without RULE_NOTE_XDP and RULE_RESEND_XDP). Commands that are
+ * not answered TC counts: XDP passes most of them before it has looked for the connection.
  */
 static __always_inline int tcp_xdp_pass(const struct segment_scratch *tcp, enum verdict why)
 {
@@ -97,7 +97,7 @@ static __always_inline int tcp_xdp_answer(struct xdp_md *ctx, struct scratch *sc
     nframe = tcp_frame_size(scratch, before);
     grown = tcp_grow(ctx, before, nframe);
     if (grown == GROWN_FAILED) {
-        kept_free(tcp->kept, tcp->owner);
+        rtx_free(tcp->rtx, tcp->owner);
         tcp_count(PASS_TCP_ROOM);
         return XDP_PASS; /* as it came: TC answers */
     }
@@ -124,7 +124,7 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
     enum verdict rc;
 
     /* All of it in the frame's first buffer. */
-    if (!tcp->segment.is_plain || offsets_text(offsets) + tcp->segment.n > scratch->nframe)
+    if (!tcp->segment.no_options || offsets_text(offsets) + tcp->segment.n > scratch->nframe)
         return tcp_xdp_pass(tcp, PASS_TCP_SEGMENT);
     if (l4 + L4_CHECKED > end)
         return XDP_PASS;
@@ -136,11 +136,11 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
     rc = conn_refuses(conn, slot, &tcp->segment, tcp->boundary);
     if (rc)
         return tcp_xdp_pass(tcp, rc);
-    if (!conn_came_by_way(conn, LOAD64(data + 6), ctx->ingress_ifindex, 0) ||
+    if (!conn_came_by_path(conn, LOAD64(data + 6), ctx->ingress_ifindex, 0) ||
         (unlikely(MACS(data) != control.mac) && mac_check(MACS(data), ctx->ingress_ifindex)))
         return tcp_xdp_pass(tcp, PASS_TCP_WAY);
-    if (conn_hears(conn, &tcp->segment)) /* RULE_DEBT */
-        return XDP_PASS;                 /* TC answers it and tells the socket, or counts why not */
+    if (conn_acks_new(conn, &tcp->segment)) /* RULE_ACK_DUE */
+        return XDP_PASS; /* TC answers it and tells the socket, or counts why not */
     scratch->offsets = offsets;
     scratch->ntext = tcp->segment.n;
     scratch->saved.back = conn->mac;
@@ -152,7 +152,7 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
 static __always_inline int tcp_xdp_is_foreign(const struct tcp_segment *segment, const void *l4,
                                               const void *end)
 {
-    return segment->is_plain &&
+    return segment->no_options &&
            (segment->n < REQUEST_LEAST ||
             (l4 + L4_CHECKED <= end && text_kind(LOAD32(l4 + L4_TEXT)) == HEAD_FOREIGN));
 }
@@ -166,8 +166,8 @@ static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct offsets offs
     struct mc_tcp_slot *slot;
     struct mc_tcp_conn *conn;
 
-    if (!tcp || !scratch || l4 + TCP_BYTES > end || !ip_is_plain(ip, offsets.v6, PROTOCOL_TCP) ||
-        port_to(l4) != (u16)control.tcp_port)
+    if (!tcp || !scratch || l4 + TCP_BYTES > end ||
+        !ip_has_no_options(ip, offsets.v6, IPPROTO_TCP) || port_to(l4) != (u16)control.tcp_port)
         return XDP_PASS;
     segment_read(&tcp->segment, ip, l4, end, offsets.v6, ip_bytes(offsets.v6),
                  ip_length(ip, offsets.v6));
@@ -186,15 +186,15 @@ static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct offsets offs
 }
 
 SEC("xdp")
-int tcp_xdp(struct xdp_md *ctx)
+int mc_tcp_xdp(struct xdp_md *ctx)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 
-    if (data + FRAME_IP + IP4_BYTES > end)
+    if (data + ETH_HLEN + IP4_BYTES > end)
         return XDP_PASS;
-    if (LOAD16(data + 12) == TYPE_IP4)
+    if (LOAD16(data + 12) == bpf_htons(ETH_P_IP))
         return tcp_xdp_frame(ctx, OFFSETS(0, 0));
-    if (LOAD16(data + 12) == TYPE_IP6)
+    if (LOAD16(data + 12) == bpf_htons(ETH_P_IPV6))
         return tcp_xdp_frame(ctx, OFFSETS(0, 1));
     return XDP_PASS;
 }

@@ -22,9 +22,9 @@ static const struct {
     int kind;
     size_t least; /* bytes of the value */
 } counter_maps[] = {
-    {"scratch_map", TRACE_MAIN, TRACE_COUNTS * sizeof(uint64_t)},
-    {"tcp_counts", TRACE_TCP, TRACE_COUNTS * sizeof(uint64_t)},
-    {"chain_scratch_m", TRACE_CHAIN, TRACE_COUNTS * sizeof(uint64_t)},
+    {"mc_scratch", TRACE_MAIN, TRACE_COUNTS * sizeof(uint64_t)},
+    {"mc_tcp_counts", TRACE_TCP, TRACE_COUNTS * sizeof(uint64_t)},
+    {"mc_chain", TRACE_CHAIN, TRACE_COUNTS * sizeof(uint64_t)},
 };
 
 static void visit(struct found *found, int program, unsigned int depth);

@@ -12,6 +12,7 @@
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
+#include <linux/in.h>
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
@@ -49,8 +50,6 @@ enum {
     IP6_BYTES = 40,
     PORTS_BYTES = 4,
     FRAGMENT_OFFSET = 0x1fff,
-    PROTOCOL_TCP = 6,
-    PROTOCOL_UDP = 17,
 };
 
 /* Set before the load: the traced program's id; the end that a packet must have, zeros: any. */
@@ -176,7 +175,7 @@ static __always_inline void read_headers(const struct run *run, struct trace_eve
         at = read_ip6(run, event, at);
     else
         return;
-    if ((event->protocol != PROTOCOL_TCP && event->protocol != PROTOCOL_UDP) ||
+    if ((event->protocol != IPPROTO_TCP && event->protocol != IPPROTO_UDP) ||
         at + PORTS_BYTES > run->nframe)
         return;
     event->from.port = LOAD16(frame_at(run, at));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * frame: a request's frame as XDP has it: whether it is a request for the server, whether the guard
- * and the ways admit it, and how the frame is resized for the reply.
+ * and the return path admit it, and how the frame is resized for the reply.
  */
 #ifndef MC_FRAME_BPF_H
 #define MC_FRAME_BPF_H
@@ -10,8 +10,8 @@
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/guard.bpf.h"
 #include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/return_path.bpf.h"
 #include "bpf/packet/udp.bpf.h"
-#include "bpf/packet/way.bpf.h"
 
 /*
  * What XDP leaves in a packet's metadata for TC: answer this one. Twice: where TC has lost the
@@ -19,7 +19,7 @@
  */
 #define MARK_FOR_TC 0x4d43524fu
 enum { MARK_AGAIN = 16, MARK_BYTES = MARK_AGAIN + 4 };
-_Static_assert((int)MARK_AGAIN >= (int)FRAME_IP, "one of them is in sight");
+_Static_assert((int)MARK_AGAIN >= (int)ETH_HLEN, "one of them is in sight");
 
 /* Passes a packet to the server, and counts why. */
 static __always_inline int xdp_pass(struct scratch *scratch, enum verdict reason)
@@ -56,7 +56,7 @@ static __always_inline int xdp_mark(struct xdp_md *ctx)
  */
 static __always_inline long xdp_resize(struct xdp_md *ctx, int grow)
 {
-    if (grow > 0 && grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow))
+    if (grow > 0 && grow <= REPLY_HEADROOM && !bpf_xdp_adjust_head(ctx, -grow))
         return 0;
     return bpf_xdp_adjust_tail(ctx, grow);
 }
@@ -97,12 +97,12 @@ static __always_inline int udp_is_only(const void *udp)
  * See layout.h; nor is our own address answered, unless it came over loopback, nor anybody while we
  * have no port: then port 0 would be ours.
  */
-static __always_inline int source_is_fit(const void *ip, u64 v6)
+static __always_inline int source_is_answerable(const void *ip, u64 v6)
 {
-    if (mc_port_is_unfit(port_from(ip + ip_bytes(v6)), control.port) || !control.port)
+    if (mc_port_is_unanswerable(port_from(ip + ip_bytes(v6)), control.port) || !control.port)
         return 0;
-    return v6 ? !mc_source6_is_unfit(LOAD8(ip + 8), LOAD64(ip + 8), LOAD64(ip + 16))
-              : !mc_source4_is_unfit(LOAD8(ip + 12));
+    return v6 ? !mc_source6_is_unanswerable(LOAD8(ip + 8), LOAD64(ip + 8), LOAD64(ip + 16))
+              : !mc_source4_is_unanswerable(LOAD8(ip + 12));
 }
 
 /* Whether the lengths of IP and UDP agree, and a frame has n bytes from IP on. */
@@ -124,7 +124,7 @@ static __always_inline enum verdict udp_check(const void *ip, u64 v6, u64 n, u64
     const void *udp = ip + ip_bytes(v6);
     u64 nudp = udp_length(udp);
 
-    if (unlikely(!source_is_fit(ip, v6)))
+    if (unlikely(!source_is_answerable(ip, v6)))
         return PASS_SOURCE;
     if (unlikely(!lengths_agree(ip, v6, nudp, n)))
         return PASS_PACKET;
@@ -149,7 +149,8 @@ static __always_inline int no_verb(u32 text)
  * Whether a packet, with n bytes in its frame, is a get or another verb: HEAD_GET, HEAD_VERB, or
  * the reason to pass. The caller knows that it is to our port and address, and plain.
  */
-static __always_inline enum verdict get_check(const void *ip, u64 v6, u64 n, request_verb *is_verb)
+static __always_inline enum verdict request_precheck(const void *ip, u64 v6, u64 n,
+                                                     request_verb *is_verb)
 {
     const void *l4 = ip + ip_bytes(v6);
     u64 ntext;
@@ -167,9 +168,9 @@ static __always_inline enum verdict get_check(const void *ip, u64 v6, u64 n, req
 }
 
 /*
- * Whether source and way of a request are admitted: VERDICT_OK, HEAD_HIDDEN or a reason. `admitted`
- * has 64 bits because the verifier takes a stack slot of which half is stored for one whose old
- * content is needed, and follows the paths to here one by one if that differs.
+ * Whether a request's source and return path are admitted: VERDICT_OK, HEAD_HIDDEN or a reason.
+ * `admitted` has 64 bits because the verifier takes a stack slot of which half is stored for one
+ * whose old content is needed, and follows the paths to here one by one if that differs.
  */
 static __always_inline enum verdict xdp_admit(struct xdp_md *ctx, struct scratch *scratch,
                                               const void *data, const void *ip,
@@ -179,7 +180,7 @@ static __always_inline enum verdict xdp_admit(struct xdp_md *ctx, struct scratch
     u64 admitted = VERDICT_OK;
     enum verdict rc;
 
-    if (unlikely(ip_is_own(ip, offsets.v6)) && ctx->ingress_ifindex != LOOPBACK)
+    if (unlikely(ip_is_own(ip, offsets.v6)) && ctx->ingress_ifindex != LOOPBACK_IFINDEX)
         return PASS_SOURCE;
     if (unlikely(vlan && !vlan_is_ours(vlan)))
         return PASS_MAC;
@@ -191,11 +192,11 @@ static __always_inline enum verdict xdp_admit(struct xdp_md *ctx, struct scratch
     if (unlikely(rc))
         return rc;
     /* One packet that a sender on this host has made of several datagrams has such a sum, too. */
-    if (unlikely(xdp_generic) && l4_checksum_is_left(ip, offsets.v6))
+    if (unlikely(xdp_generic) && l4_checksum_is_partial(ip, offsets.v6))
         admitted = HEAD_HIDDEN;
-    /* TC looks for the way itself, and sees the tags. */
+    /* TC looks for the return path itself, and sees the tags. */
     if (likely(admitted != HEAD_HIDDEN)) {
-        scratch->saved.back = way_back(data, ip, offsets.v6, ctx->ingress_ifindex, vlan);
+        scratch->saved.back = return_path(data, ip, offsets.v6, ctx->ingress_ifindex, vlan);
         if (unlikely(!scratch->saved.back))
             return PASS_WAY;
     }
@@ -221,15 +222,15 @@ enum frame_type {
 
 static __always_inline enum frame_type frame_type(const void *data, const void *end)
 {
-    const void *ip = data + FRAME_IP;
+    const void *ip = data + ETH_HLEN;
     u16 type;
 
     if (ip + IP4_BYTES + L4_BYTES > end)
         return FRAME_SHORT;
     type = LOAD16(data + 12);
-    if (likely(type == TYPE_IP4))
+    if (likely(type == bpf_htons(ETH_P_IP)))
         return ip_protocol(ip, 0) == L4_PROTOCOL ? FRAME_OURS4 : FRAME_IP4;
-    if (type == TYPE_IP6)
+    if (type == bpf_htons(ETH_P_IPV6))
         return ip_protocol(ip, 1) == L4_PROTOCOL ? FRAME_OURS6 : FRAME_IP6;
     return type_is_tag(type) ? FRAME_TAGGED : FRAME_OTHER;
 }
@@ -237,13 +238,13 @@ static __always_inline enum frame_type frame_type(const void *data, const void *
 /* The type of what is behind one or two tags, which begins at *nlink. */
 static __always_inline u16 frame_untag(const void *data, u32 *nlink)
 {
-    u16 type = LOAD16(data + FRAME_IP + 2);
+    u16 type = LOAD16(data + ETH_HLEN + 2);
 
-    *nlink = FRAME_IP + TAG_BYTES;
+    *nlink = ETH_HLEN + TAG_BYTES;
     if (!type_is_tag(type))
         return type;
     *nlink += TAG_BYTES;
-    return LOAD16(data + FRAME_IP + TAG_BYTES + 2);
+    return LOAD16(data + ETH_HLEN + TAG_BYTES + 2);
 }
 
 /*
@@ -258,9 +259,9 @@ static __always_inline enum verdict frame_look(struct xdp_md *ctx, void *data, v
     void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
     struct scratch *scratch;
 
-    if (!plain && data + FRAME_IP + 2 * TAG_BYTES > end)
+    if (!plain && data + ETH_HLEN + 2 * TAG_BYTES > end)
         return HEAD_ODD;
-    if (unlikely(l4 + L4_CHECKED > end || !ip_is_plain(ip, offsets.v6, L4_PROTOCOL)))
+    if (unlikely(l4 + L4_CHECKED > end || !ip_has_no_options(ip, offsets.v6, L4_PROTOCOL)))
         return HEAD_ODD;
     if (port_to(l4) != control.port)
         return HEAD_FOREIGN;
@@ -271,7 +272,7 @@ static __always_inline enum verdict frame_look(struct xdp_md *ctx, void *data, v
     if (!plain && unlikely(offsets_text(offsets) + udp_ntext(l4) > scratch->nframe))
         scratch->nframe = bpf_xdp_get_buff_len(ctx);
     scratch->ntext = udp_ntext(l4);
-    return get_check(ip, offsets.v6, scratch->nframe - offsets.ip, is_verb);
+    return request_precheck(ip, offsets.v6, scratch->nframe - offsets.ip, is_verb);
 }
 
 /*
@@ -302,7 +303,7 @@ static __always_inline enum verdict frame_check(struct xdp_md *ctx, struct offse
     enum verdict rc = frame_look(ctx, data, end, offsets, plain, out, no_verb);
 
     if (plain && unlikely(rc == PASS_PACKET))
-        return frame_check_any(ctx, FRAME_IP, offsets.v6);
+        return frame_check_any(ctx, ETH_HLEN, offsets.v6);
     return likely(rc == HEAD_GET) ? frame_admit(ctx, *out, data, offsets, rc) : rc;
 }
 
@@ -316,7 +317,7 @@ __attribute__((noinline)) int frame_check_any(struct xdp_md *ctx, u32 nlink, u32
     struct offsets offsets = {nlink, 0};
     struct scratch *scratch;
 
-    BOUND(offsets.ip, 31);
+    bound_mask(offsets.ip, 31);
     if (!v6)
         return frame_check(ctx, offsets, 0, &scratch);
     offsets.v6 = 1;

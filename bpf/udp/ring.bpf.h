@@ -5,9 +5,9 @@
  *
  * Into the ring goes what the stack would take to the server's socket without a doubt: a request in
  * one datagram and one buffer, without tags, from a source that the guard admits, and that sent it
- * from where the stack sends its replies (way.bpf.h), because the server sends its own there. All
- * else goes up the stack, and so does everything while the server wants to see each request, has
- * stopped, or has not emptied the ring.
+ * from where the stack sends its replies (return_path.bpf.h), because the server sends its own
+ * there. All else goes up the stack, and so does everything while the server wants to see each
+ * request, has stopped, or has not emptied the ring.
  */
 #ifndef MC_RING_BPF_H
 #define MC_RING_BPF_H
@@ -29,7 +29,7 @@ struct {
     __uint(max_entries, MC_RINGS);
     __type(key, u32);
     __type(value, u32);
-} ring_sockets SEC(".maps");
+} mc_ring_sockets SEC(".maps");
 
 /* Of requests that the guard has admitted, and that were passed because the server is to answer. */
 static __always_inline u64 ring_nadmitted(const struct scratch *scratch)
@@ -83,7 +83,7 @@ static __always_inline int ring_admits(struct xdp_md *ctx, struct scratch *scrat
     u64 nframe = (u64)(end - data), ntext;
 
     if (l4 + L4_CHECKED > end || nframe > MC_RING_FRAME || bpf_xdp_get_buff_len(ctx) != nframe ||
-        !ip_is_plain(ip, offsets.v6, L4_PROTOCOL) || port_to(l4) != control.port ||
+        !ip_has_no_options(ip, offsets.v6, L4_PROTOCOL) || port_to(l4) != control.port ||
         !ip_is_to_us(ip, offsets.v6) || !ring_fits(offsets.v6) ||
         udp_check(ip, offsets.v6, nframe - offsets.ip, &ntext))
         return 0;
@@ -99,13 +99,13 @@ static __always_inline int ring_put(struct scratch *scratch, u64 index)
 {
     struct mc_ring *ring;
 
-    BOUND(index, MC_RINGS - 1);
+    bound_mask(index, MC_RINGS - 1);
     ring = &rings[index];
     if (ring->put - READ_ONCE(ring->taken) >= MC_RING_SIZE) {
         scratch->counts.count[MC_COUNT_RING_FULL]++;
         return XDP_PASS;
     }
-    if (bpf_redirect_map(&ring_sockets, index, XDP_PASS) != XDP_REDIRECT)
+    if (bpf_redirect_map(&mc_ring_sockets, index, XDP_PASS) != XDP_REDIRECT)
         return XDP_PASS;
     ring->put++;
     scratch->counts.count[MC_COUNT_RING]++;
@@ -127,11 +127,12 @@ __attribute__((noinline)) int ring_pass(struct xdp_md *ctx)
     if (!admitted && scratch->counts.count[MC_COUNT_PASS_COMMAND] == scratch->ncommands)
         return XDP_PASS;
     index = ring_of(ctx->ingress_ifindex, ctx->rx_queue_index);
-    if (index >= MC_RINGS || xdp_generic || data + FRAME_IP > end)
+    if (index >= MC_RINGS || xdp_generic || data + ETH_HLEN > end)
         return XDP_PASS;
     type = LOAD16(data + 12);
-    if (type == TYPE_IP4 ? !ring_admits(ctx, scratch, admitted, OFFSETS(0, 0))
-                         : type != TYPE_IP6 || !ring_admits(ctx, scratch, admitted, OFFSETS(0, 1)))
+    if (type == bpf_htons(ETH_P_IP)
+            ? !ring_admits(ctx, scratch, admitted, OFFSETS(0, 0))
+            : type != bpf_htons(ETH_P_IPV6) || !ring_admits(ctx, scratch, admitted, OFFSETS(0, 1)))
         return XDP_PASS;
     return ring_put(scratch, index);
 }

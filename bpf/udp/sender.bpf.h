@@ -14,13 +14,13 @@ struct {
     __uint(map_flags, BPF_F_NO_PREALLOC);
     __type(key, int);
     __type(value, u32);
-} server_sockets SEC(".maps");
+} mc_sockets SEC(".maps");
 
 static __always_inline int sender_is_server(struct __sk_buff *skb)
 {
     struct bpf_sock *sk = sender_of(skb);
 
-    return sk && bpf_sk_storage_get(&server_sockets, sk, NULL, 0);
+    return sk && bpf_sk_storage_get(&mc_sockets, sk, NULL, 0);
 }
 
 #endif

@@ -18,28 +18,28 @@ struct {
     __uint(max_entries, 1);
     __type(key, u32);
     __type(value, u32);
-} tcp_programs_xdp SEC(".maps");
+} mc_tcp_xdp_prog SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
     __uint(max_entries, TAILS);
     __type(key, u32);
     __type(value, u32);
-} tcp_programs_tc SEC(".maps");
+} mc_tcp_tc_progs SEC(".maps");
 
 /* Does not return if the segment is TCP's. Generic XDP answers none: it cuts frames wrongly. */
 static __always_inline void xdp_tail(struct xdp_md *ctx, u64 v6)
 {
     const void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 
-    if (control.tcp_port && !xdp_generic && ip_is_our_tcp(data + FRAME_IP, end, v6, 0))
-        bpf_tail_call(ctx, &tcp_programs_xdp, 0);
+    if (control.tcp_port && !xdp_generic && ip_is_our_tcp(data + ETH_HLEN, end, v6, 0))
+        bpf_tail_call(ctx, &mc_tcp_xdp_prog, 0);
 }
 
 /* TCP, or what may be in front of it. */
 static __always_inline int may_be_tcp(u8 protocol, u64 v6)
 {
-    return protocol == PROTOCOL_TCP || (protocol != PROTOCOL_UDP && v6 && is_extension(protocol));
+    return protocol == IPPROTO_TCP || (protocol != IPPROTO_UDP && v6 && is_extension(protocol));
 }
 
 /* Whether a packet of IP may be TCP, wherever its bytes are. */
@@ -47,7 +47,7 @@ static __always_inline int skb_may_be_tcp(struct __sk_buff *skb, u64 v6)
 {
     u8 protocol = 0;
 
-    return !bpf_skb_load_bytes(skb, FRAME_IP + (v6 ? 6 : 9), &protocol, sizeof(protocol)) &&
+    return !bpf_skb_load_bytes(skb, ETH_HLEN + (v6 ? 6 : 9), &protocol, sizeof(protocol)) &&
            may_be_tcp(protocol, v6);
 }
 
@@ -58,32 +58,32 @@ static __always_inline int skb_may_be_tcp(struct __sk_buff *skb, u64 v6)
 static __always_inline void tc_tail(struct __sk_buff *skb, const u32 tail)
 {
     const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-    const void *ip = data + FRAME_IP;
-    u64 v6 = skb->protocol == TYPE_IP6;
+    const void *ip = data + ETH_HLEN;
+    u64 v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
 
-    if (!control.tcp_port || (!v6 && skb->protocol != TYPE_IP4))
+    if (!control.tcp_port || (!v6 && skb->protocol != bpf_htons(ETH_P_IP)))
         return;
-    if (tail == TAIL_INGRESS && data + IP6_BYTES <= end && link_is_hidden(data, skb->protocol)) {
+    if (tail == TAIL_INGRESS && data + IP6_BYTES <= end && has_no_mac_header(data, skb->protocol)) {
         if (!may_be_tcp(ip_protocol(data, v6), v6))
             return;
     } else if (ip + IP6_BYTES + 4 <= end) {
         if (LOAD16(data + 12) != skb->protocol)
             return;
         /* Behind a call that failed Linux 6.12.117 takes no pointer into the packet any more. */
-        if (tail == TAIL_INGRESS && ip_protocol(ip, v6) == (v6 ? PROTOCOL_ICMP6 : PROTOCOL_ICMP)) {
-            bpf_tail_call(skb, &tcp_programs_tc, tail);
+        if (tail == TAIL_INGRESS && ip_protocol(ip, v6) == (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP)) {
+            bpf_tail_call(skb, &mc_tcp_tc_progs, tail);
             return;
         }
         if (!may_be_tcp(ip_protocol(ip, v6), v6))
             return;
-        if (v6 ? ip_protocol(ip, 1) == PROTOCOL_TCP &&
+        if (v6 ? ip_protocol(ip, 1) == IPPROTO_TCP &&
                      !ip_is_our_tcp(ip, end, 1, tail == TAIL_EGRESS)
                : LOAD8(ip) == 0x45 && !ip_is_our_tcp(ip, end, 0, tail == TAIL_EGRESS))
             return;
     } else if (!skb_may_be_tcp(skb, v6)) {
         return;
     }
-    bpf_tail_call(skb, &tcp_programs_tc, tail);
+    bpf_tail_call(skb, &mc_tcp_tc_progs, tail);
 }
 
 #endif

@@ -23,13 +23,13 @@
 static __always_inline int tc_is_foreign(struct __sk_buff *skb)
 {
     const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-    const void *ip = data + FRAME_IP;
+    const void *ip = data + ETH_HLEN;
 
     if (ip + IP4_BYTES > end || LOAD16(data + 12) != skb->protocol)
         return 0;
-    if (skb->protocol == TYPE_IP4)
+    if (skb->protocol == bpf_htons(ETH_P_IP))
         return ip_protocol(ip, 0) != L4_PROTOCOL || ip_has_other_port(ip, end, 0, 0);
-    return skb->protocol == TYPE_IP6 &&
+    return skb->protocol == bpf_htons(ETH_P_IPV6) &&
            (ip_protocol(ip, 1) != L4_PROTOCOL || ip_has_other_port(ip, end, 1, 0));
 }
 
@@ -39,29 +39,29 @@ static __always_inline int tc_packet(struct __sk_buff *skb)
     struct scratch *scratch;
     int marked, act;
     enum verdict rc;
-    u32 hidden;
+    u32 no_mac;
 
     if (!tc_has_metadata(skb) && (!tc_alone || tc_is_foreign(skb)))
-        return TC_NEXT;
-    hidden = tc_hidden(skb);
-    marked = tc_is_marked(skb, hidden);
+        return TC_ACT_UNSPEC;
+    no_mac = tc_no_mac_header(skb);
+    marked = tc_is_marked(skb, no_mac);
     if (!marked && !tc_alone)
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     scratch = scratch_get();
     if (!scratch || skb->pkt_type != PACKET_HOST)
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     headers = (struct tc_headers *)scratch->reply;
-    scratch->nframe = skb->len + hidden;
+    scratch->nframe = skb->len + no_mac;
     if (!tc_load(skb, scratch, headers))
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     rc = scratch->offsets.v6 ? tc_check(skb, scratch, headers, 1, marked, text_is_verb)
                              : tc_check(skb, scratch, headers, 0, marked, text_is_verb);
     if (rc != HEAD_GET && rc != HEAD_VERB)
-        return TC_NEXT;
+        return TC_ACT_UNSPEC;
     rc = packet_answer(packet_mac(skb), scratch, rc);
     if (rc != STEP_END)
         return tc_pass(scratch, rc);
-    act = tc_reply(skb, hidden, scratch->checksum_left);
+    act = tc_reply(skb, no_mac, scratch->checksum_partial);
     if (act == TC_ACT_REDIRECT)
         reply_read(scratch);
     return act;
@@ -80,20 +80,20 @@ int mc_tc_both(struct __sk_buff *skb)
     return tc_packet(skb);
 }
 
-/* On TC egress: by which way the stack sends the server's replies. */
+/* On TC egress: by which path the stack sends the server's replies. */
 SEC("tc")
-int mc_ways(struct __sk_buff *skb)
+int mc_learn_paths(struct __sk_buff *skb)
 {
-    way_leaving(skb, sender_is_server);
-    return TC_NEXT;
+    return_path_egress(skb, sender_is_server);
+    return TC_ACT_UNSPEC;
 }
 
 SEC("tc")
-int mc_ways_both(struct __sk_buff *skb)
+int mc_learn_both(struct __sk_buff *skb)
 {
     tc_tail(skb, TAIL_EGRESS);
-    way_leaving(skb, sender_is_server);
-    return TC_NEXT;
+    return_path_egress(skb, sender_is_server);
+    return TC_ACT_UNSPEC;
 }
 
 #endif

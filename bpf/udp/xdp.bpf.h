@@ -77,7 +77,7 @@ enum {
 };
 
 /* A get that is admitted and not simple: any number of keys, any bucket. */
-static __always_inline int xdp_get(struct xdp_md *ctx, int judged)
+static __always_inline int xdp_get_any(struct xdp_md *ctx, int judged)
 {
     return xdp_request(ctx, 0, 0, judged ? REQUEST_JUDGED : REQUEST_ADMITTED);
 }
@@ -91,7 +91,7 @@ static __always_inline int xdp_keep(struct scratch *scratch, void *data, void *e
 
     if (at > keys + scratch->nkey)
         return 0;
-    BOUND(at, 511);
+    bound_mask(at, 511);
     if (data + at + 8 > end)
         return 0;
     scratch->last = LOAD64(data + at);
@@ -108,10 +108,10 @@ static __always_inline int write_hit(struct xdp_md *ctx, struct scratch *scratch
 
     if (text + NVALUE > end)
         return 0;
-    link_reply(data, &scratch->saved, offsets.ip != FRAME_IP);
+    link_reply(data, &scratch->saved, offsets.ip != ETH_HLEN);
     l4_reply(data + offsets.ip, &scratch->saved, offsets.v6, NVALUE + nwire + NEND, sum);
     STORE64(text - 2, TEXT_VALUE << 16);
-    BOUND(at, 2047);
+    bound_mask(at, 2047);
     tail = text + NVALUE + at;
     if (tail + NEND > end)
         return 0;
@@ -134,13 +134,13 @@ __attribute__((noinline)) int xdp_restore(struct xdp_md *ctx, int grown, int at_
     STORE64(link, scratch->saved.to);
     STORE64(link + 6, scratch->saved.from);
     nlink = scratch->offsets.ip;
-    BOUND_SIZE(nlink, 31);
+    bound_size(nlink, 31);
     nip = ip_bytes(scratch->offsets.v6) + L4_TEXT + NGET;
     if (scratch->offsets
             .v6) /* of which no word was kept that reaches behind the text's first bytes */
         scratch->saved.ip[7] = TEXT_GET;
     nkey = scratch->nkey;
-    BOUND_SIZE(nkey, 255);
+    bound_size(nkey, 255);
     return !bpf_xdp_store_bytes(ctx, 0, link, nlink) &&
            !bpf_xdp_store_bytes(ctx, nlink, scratch->saved.ip, nip) &&
            !bpf_xdp_store_bytes(ctx, nlink + nip, scratch->key, nkey) &&
@@ -161,7 +161,7 @@ static __always_inline int xdp_miss(struct xdp_md *ctx, struct scratch *scratch,
     text = data + offsets_text(offsets);
     if (text + NEND > end)
         return XDP_ABORTED;
-    link_reply(data, &scratch->saved, offsets.ip != FRAME_IP);
+    link_reply(data, &scratch->saved, offsets.ip != ETH_HLEN);
     l4_reply(data + offsets.ip, &scratch->saved, offsets.v6, NEND, TEXT_END);
     STORE32(text, (u32)TEXT_END);
     *(u8 *)(text + 4) = TEXT_END >> 32;
@@ -183,13 +183,13 @@ static __always_inline int xdp_hit(struct xdp_md *ctx, struct scratch *scratch,
         return xdp_pass(scratch, rc);
     sum = hit_text_sum(one_sum(one), nwire);
     grow = (int)(offsets_text(offsets) + NVALUE + nwire + NEND) - (int)scratch->nframe;
-    at_head = grow <= HEAD_ROOM && !bpf_xdp_adjust_head(ctx, -grow);
+    at_head = grow <= REPLY_HEADROOM && !bpf_xdp_adjust_head(ctx, -grow);
     if (!at_head && bpf_xdp_adjust_tail(ctx, grow))
         return xdp_pass_to_tc(ctx, scratch);
     if (unlikely(!write_hit(ctx, scratch, offsets, one->wire, nwire, sum)))
         return XDP_ABORTED;
     if (unlikely(!one_holds(one)))
-        return xdp_restore(ctx, grow, at_head) ? xdp_get(ctx, 1) : XDP_ABORTED;
+        return xdp_restore(ctx, grow, at_head) ? xdp_get_any(ctx, 1) : XDP_ABORTED;
     bucket_mark(one->bucket, one->slot);
     scratch->counts.class_hits[META_CLSID(one->meta) % MC_CLASSES]++;
     scratch->counts.count[MC_COUNT_ANSWERED_XDP]++;
@@ -209,7 +209,7 @@ __attribute__((noinline)) int xdp_odd(struct xdp_md *ctx, u32 nlink, u32 v6)
     u64 nip, at = nlink;
     struct scratch *scratch;
 
-    BOUND(at, 31);
+    bound_mask(at, 31);
     ip = data + at;
     if (ip + (v6 ? IP6_BYTES : IP4_BYTES) > end)
         return XDP_PASS;
@@ -218,14 +218,14 @@ __attribute__((noinline)) int xdp_odd(struct xdp_md *ctx, u32 nlink, u32 v6)
                  LOAD16(ip + 6) & bpf_htons(0x1fff))
         return XDP_PASS;
     nip = v6 ? IP6_BYTES : (LOAD8(ip) & 15) * 4;
-    BOUND(nip, 63);
+    bound_mask(nip, 63);
     l4 = ip + nip;
     if (l4 + L4_BYTES > end || port_to(l4) != control.port || !ip_is_to_us(ip, v6))
         return XDP_PASS;
     scratch = scratch_get();
     if (!scratch)
         return XDP_PASS;
-    if (!ip_is_plain(ip, v6, L4_PROTOCOL))
+    if (!ip_has_no_options(ip, v6, L4_PROTOCOL))
         return xdp_pass(scratch, PASS_PACKET);
     return xdp_pass(scratch, (s64)udp_ntext(l4) > 0 ? PASS_COMMAND : PASS_FRAME);
 }
@@ -238,10 +238,10 @@ static __always_inline enum verdict xdp_verb_check(struct xdp_md *ctx, struct sc
     struct offsets offsets = {nlink, v6};
     enum verdict rc;
 
-    BOUND(nlink, 31);
+    bound_mask(nlink, 31);
     ip = data + nlink;
     l4 = ip + ip_bytes(v6);
-    if (data + FRAME_IP + 2 * TAG_BYTES > end || l4 + L4_CHECKED > end ||
+    if (data + ETH_HLEN + 2 * TAG_BYTES > end || l4 + L4_CHECKED > end ||
         !text_is_verb(LOAD32(l4 + L4_TEXT)))
         return PASS_COMMAND;
     rc = xdp_admit(ctx, scratch, data, ip, offsets);
@@ -253,7 +253,8 @@ static __always_inline enum verdict xdp_verb_check(struct xdp_md *ctx, struct sc
     return HEAD_VERB;
 }
 
-/* A function: it is rarely needed, and what it keeps on the stack is not added to that of others.
+/*
+ * A function: it is rarely needed, and what it keeps on the stack is not added to that of others.
  */
 __attribute__((noinline)) int xdp_verb_check_any(struct xdp_md *ctx, u32 nlink, u32 v6)
 {
@@ -277,7 +278,7 @@ __attribute__((noinline)) int xdp_request(struct xdp_md *ctx, u32 nlink, u32 v6,
     if (!scratch)
         return XDP_PASS;
     if (how <= REQUEST_VERB) {
-        if (data + FRAME_IP + (v6 ? IP6_BYTES : IP4_BYTES) + L4_CHECKED > end)
+        if (data + ETH_HLEN + (v6 ? IP6_BYTES : IP4_BYTES) + L4_CHECKED > end)
             return XDP_PASS;
         rc = v6 ? frame_admit(ctx, scratch, data, OFFSETS(0, 1), kind)
                 : frame_admit(ctx, scratch, data, OFFSETS(0, 0), kind);
@@ -324,8 +325,8 @@ static __always_inline int xdp_plain(struct xdp_md *ctx, struct offsets offsets)
     if (rc == HEAD_VERB)
         return xdp_request(ctx, offsets.ip, offsets.v6, REQUEST_VERB);
     if (unlikely(rc == PASS_PACKET)) {
-        rc = frame_check_any(ctx, FRAME_IP, offsets.v6);
-        return rc == HEAD_GET ? xdp_get(ctx, 0)
+        rc = frame_check_any(ctx, ETH_HLEN, offsets.v6);
+        return rc == HEAD_GET ? xdp_get_any(ctx, 0)
                               : xdp_no_get(ctx, scratch, offsets.ip, offsets.v6, rc);
     }
     if (unlikely(rc != HEAD_GET))
@@ -336,12 +337,12 @@ static __always_inline int xdp_plain(struct xdp_md *ctx, struct offsets offsets)
     rc = frame_admit(ctx, scratch, data, offsets, HEAD_GET);
     if (unlikely(rc != HEAD_GET))
         return xdp_leave(ctx, scratch, rc);
-    if (unlikely(key_judge(scratch, offsets.v6) == CHECKSUM_WRONG))
+    if (unlikely(key_csum_verify(scratch, offsets.v6) == CHECKSUM_INVALID))
         return xdp_pass(scratch, PASS_PACKET);
     rc = one_find(scratch, &one);
     if (likely(rc == FOUND_HIT))
         return xdp_hit(ctx, scratch, offsets, &one);
-    return rc == FOUND_MISS ? xdp_miss(ctx, scratch, offsets) : xdp_get(ctx, 1);
+    return rc == FOUND_MISS ? xdp_miss(ctx, scratch, offsets) : xdp_get_any(ctx, 1);
 }
 
 static __always_inline int xdp_tagged(struct xdp_md *ctx, const void *data)
@@ -350,11 +351,11 @@ static __always_inline int xdp_tagged(struct xdp_md *ctx, const void *data)
     u16 type = frame_untag(data, &nlink);
     enum verdict rc;
 
-    v6 = type == TYPE_IP6;
-    if (!v6 && type != TYPE_IP4)
+    v6 = type == bpf_htons(ETH_P_IPV6);
+    if (!v6 && type != bpf_htons(ETH_P_IP))
         return XDP_PASS;
     rc = frame_check_any(ctx, nlink, v6);
-    return rc == HEAD_GET ? xdp_get(ctx, 0) : xdp_no_get(ctx, scratch_get(), nlink, v6, rc);
+    return rc == HEAD_GET ? xdp_get_any(ctx, 0) : xdp_no_get(ctx, scratch_get(), nlink, v6, rc);
 }
 
 /* tails: segments of TCP are handed on. */

@@ -31,12 +31,12 @@ struct boundaries {
     void (*close)(struct boundaries *, struct mc_tcp_slot *slot);
     /*
      * Whether the connection hangs, because what the kernel has answered on it makes its segments
-     * need translation, and they take a way without the programs. To be asked some times a second.
+     * need translation, and they take a path without the programs. To be asked some times a second.
      */
     bool (*is_lost)(struct boundaries *, struct mc_tcp_slot *slot, int socket);
     /* Nothing of it is translated any more. False: its numbers are not known. */
     bool (*forget)(struct boundaries *, int socket, struct boundaries_numbers *out);
-    /* A connection is reset because its segments take a way without the programs. */
+    /* A connection is reset because its segments take a path without the programs. */
     void (*count_lost)(struct boundaries *);
 };
 

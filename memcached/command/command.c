@@ -195,7 +195,7 @@ void command_counts_reset(struct commands *commands)
  */
 static enum command_next out_of_memory(struct call *call, enum command_next next)
 {
-    store_load_abort(call->local->store, call->reply->nholes - call->start.nholes);
+    store_flash_load_abort(call->local->store, call->reply->nholes - call->start.nholes);
     reply_rewind(call->reply, &call->start);
     if (next == COMMAND_DONE && call->request->binary) {
         binary_error(call->reply, call->request->id, BINARY_NO_MEMORY);

@@ -9,7 +9,7 @@ command_srcs = memcached/command/command.h memcached/command/call.h memcached/co
     memcached/command/prefix.h memcached/command/crawler.c memcached/command/lru.c \
     memcached/command/auth.c memcached/command/bypass.c memcached/command/bypass.h \
     memcached/command/event.c memcached/command/event.h \
-    memcached/command/flash.c memcached/command/load.c \
+    memcached/command/flash.c memcached/command/flash_load.c \
     memcached/command/logger.c memcached/command/logger.h \
     memcached/command/ring.c memcached/command/ring.h \
     memcached/command/watch.c memcached/command/watch.h \

@@ -498,7 +498,8 @@ enum command_next command_meta_arith(struct call *call)
     struct slice key = plain_key(call->request, &buffer);
     struct store_number number;
     struct watch_before before = watch_look(call, key);
-    enum store_result result = store_count(call->local->store, key, &delta, call->now, &number);
+    enum store_result result =
+        store_meta_arith(call->local->store, key, &delta, call->now, &number);
 
     watch_arith(call, key, &before, result);
     switch (result) {

@@ -99,7 +99,7 @@ static enum command_next retrieve(struct call *call, item_function *add_item, bo
         struct mc_item *item;
 
         if (key.len > PROTO_KEY_MAX) {
-            store_load_abort(store, call->reply->nholes - mark.nholes);
+            store_flash_load_abort(store, call->reply->nholes - mark.nholes);
             reply_rewind(call->reply, &mark);
             return answer(call, SLICE("CLIENT_ERROR bad command line format\r\n"));
         }

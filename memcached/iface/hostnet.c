@@ -527,15 +527,16 @@ size_t hostnet_local(struct hostnet *hostnet, const struct hostnet_scope *scope,
 }
 
 size_t hostnet_ports(const struct hostnet *hostnet, const struct hostnet_scope *scope,
-                     struct mc_way_port *out)
+                     struct mc_return_path_port *out)
 {
     size_t i, n = 0;
 
-    for (i = 0; i < hostnet->nlinks && n < MC_WAY_PORTS; i++) {
+    for (i = 0; i < hostnet->nlinks && n < MC_RETURN_PATH_PORTS; i++) {
         const struct hostnet_link *link = &hostnet->links[i];
 
         if (link->master && is_attached(scope, link->master) && !is_attached(scope, link->ifindex))
-            out[n++] = (struct mc_way_port){(uint32_t)link->ifindex, (uint32_t)link->master};
+            out[n++] =
+                (struct mc_return_path_port){(uint32_t)link->ifindex, (uint32_t)link->master};
     }
     return n;
 }

@@ -114,9 +114,9 @@ bool hostnet_is_loopback(const struct hostnet_scope *scope);
 
 /*
  * Finds the interfaces whose replies leave by an attached one: its members, such as a bond's ports,
- * which native XDP reports as the ingress interface. Returns how many, up to MC_WAY_PORTS.
+ * which native XDP reports as the ingress interface. Returns how many, up to MC_RETURN_PATH_PORTS.
  */
 size_t hostnet_ports(const struct hostnet *hostnet, const struct hostnet_scope *scope,
-                     struct mc_way_port *out);
+                     struct mc_return_path_port *out);
 
 #endif

@@ -33,9 +33,10 @@ enum {
     RETRY_MAX_S = 60,   /* the longest wait before attaching is tried again */
     OTHERS_S = 2,  /* in which other servers on the interface notice what this one has noticed */
     INVALID_S = 2, /* the chain caches nothing for this long after a check that finds it detached */
-    REASON_TEXT = 512,     /* bytes of an error */
-    WAYS_MAX_S = 9 * 3600, /* before the 16-bit time of a way wraps around: bpf/packet/way.bpf.h */
-    POLLED = 4,            /* descriptors that the thread polls */
+    REASON_TEXT = 512,             /* bytes of an error */
+    RETURN_PATHS_MAX_S = 9 * 3600, /* before the 16-bit time of a return path wraps around:
+                                      bpf/packet/return_path.bpf.h */
+    POLLED = 4,                    /* descriptors that the thread polls */
 };
 
 /* An interface to keep attached, and its state. */
@@ -68,10 +69,11 @@ struct monitor {
     struct hostnet hostnet;
     bool stale; /* hostnet may be out of date */
     struct mc_local local;
-    struct mc_way_port ports[MC_WAY_PORTS];
+    struct mc_return_path_port ports[MC_RETURN_PATH_PORTS];
     size_t nports;
-    time_t ways_invalidated; /* time of the last invalidation of all ways for their age */
-    time_t tcp_swept;        /* time of the last loader_sweep_tcp */
+    time_t return_paths_invalidated; /* time of the last invalidation of all return paths for their
+                                        age */
+    time_t tcp_swept;                /* time of the last loader_sweep_tcp */
     size_t left_out;
     bool vlans_changed; /* since the last check */
     bool attached;      /* any program, since the start */
@@ -91,14 +93,14 @@ struct monitor {
 /* --- local addresses --------------------------------------------------------------- */
 
 /*
- * Updates hostnet from events. Any change may have changed the ways to sources: invalidates them.
+ * Updates hostnet from events. Any change may have changed the return paths: invalidates them.
  */
 static void refresh_hostnet(struct monitor *monitor)
 {
     unsigned int changes = rtnetlink_receive(monitor->link_events, &monitor->hostnet);
 
     if (rtnetlink_drain(monitor->route_events) || changes)
-        loader_invalidate_ways(monitor->loader);
+        loader_invalidate_return_paths(monitor->loader);
     if (changes & HOSTNET_STALE)
         monitor->stale = true;
     if (!monitor->stale)
@@ -121,8 +123,8 @@ static void wait_for_readers(void)
         nanosleep(&pause, NULL);
 }
 
-static size_t find_local(struct monitor *monitor, struct mc_local *local, struct mc_way_port *ports,
-                         size_t *nports)
+static size_t find_local(struct monitor *monitor, struct mc_local *local,
+                         struct mc_return_path_port *ports, size_t *nports)
 {
     int ifindexes[IFACE_MAX];
     struct hostnet_scope scope = {.listen = monitor->listen,
@@ -155,7 +157,7 @@ static void log_local(const struct monitor *monitor, const struct mc_local *loca
 /* Passes the local addresses to the programs, if they have changed. */
 static void publish(struct monitor *monitor)
 {
-    struct mc_way_port ports[MC_WAY_PORTS];
+    struct mc_return_path_port ports[MC_RETURN_PATH_PORTS];
     struct mc_local local;
     size_t nports, left_out = find_local(monitor, &local, ports, &nports);
 
@@ -458,9 +460,9 @@ static void check_interfaces(struct monitor *monitor)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     begin_look(monitor, &now);
-    if (now.tv_sec - monitor->ways_invalidated >= WAYS_MAX_S) {
-        loader_invalidate_ways(monitor->loader);
-        monitor->ways_invalidated = now.tv_sec;
+    if (now.tv_sec - monitor->return_paths_invalidated >= RETURN_PATHS_MAX_S) {
+        loader_invalidate_return_paths(monitor->loader);
+        monitor->return_paths_invalidated = now.tv_sec;
     }
     if (now.tv_sec - monitor->tcp_swept >= TCP_SWEEP_S) {
         loader_sweep_tcp(monitor->loader);
@@ -697,8 +699,9 @@ void monitor_watch(struct monitor *monitor, struct attachment *attachments, size
 }
 
 /*
- * Attaching causes events of its own, which invalidate all ways. They are handled here and not by
- * the thread, so that this happens before the server replies to the first client and not after.
+ * Attaching causes events of its own, which invalidate all return paths. They are handled here and
+ * not by the thread, so that this happens before the server replies to the first client and not
+ * after.
  */
 int monitor_start(struct monitor *monitor)
 {

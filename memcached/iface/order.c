@@ -6,7 +6,9 @@
 
 #include "base/log.h"
 
-enum { PASSED_MOST = 16 }; /* requests without a way before the log says that none is learned */
+enum {
+    PASSED_MOST = 16
+}; /* requests without a return path before the log says that none is learned */
 
 static const char *const hooks[LOADER_HOOKS] = {
     [LOADER_INGRESS] = "ingress", [LOADER_EGRESS] = "egress"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * order: says what others have put before the programs on TC. What ends the chain there hides all
- * packets from them: then no way back is learned, and the kernel answers nothing.
+ * packets from them: then no return path is learned, and the kernel answers nothing.
  */
 #ifndef IFACE_ORDER_H
 #define IFACE_ORDER_H

@@ -58,7 +58,7 @@ void chain_settings(const struct kcache_chain *chain, uint64_t tick_ns, struct c
         .entries = chain->entries,
         .nmedium = chain->medium,
         .nlarge = chain->large,
-        .nasks = ASKS,
+        .noutstanding = ASKS,
         .key_max = chain->key_max,
         .value_max = chain->value_max,
         /* An item's age in ticks may be up to one tick too low. */
@@ -68,6 +68,6 @@ void chain_settings(const struct kcache_chain *chain, uint64_t tick_ns, struct c
         /*
          * A request that the server drops can make a later answer look older, by this much at most.
          */
-        .ask = age / 2 < CHAIN_ASK_NS ? age / 2 : CHAIN_ASK_NS,
+        .outstanding = age / 2 < CHAIN_OUTSTANDING_NS ? age / 2 : CHAIN_OUTSTANDING_NS,
     };
 }

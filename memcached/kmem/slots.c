@@ -43,8 +43,8 @@ struct mc_tcp_slot *slots_get(struct slots *slots, struct mc_tcp_tag *tag)
     __atomic_store_n(&slot->answered, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&slot->outstanding, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&slot->lost, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&slot->owed, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&slot->heard, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->ack_due, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->last_ack_seen, 0, __ATOMIC_RELAXED);
     tag->generation = slot->generation;
     return slot;
 }

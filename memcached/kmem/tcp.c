@@ -73,8 +73,8 @@ static bool has_acknowledged(const struct loader *loader, int socket, const stru
  */
 static void settle(struct mc_tcp_slot *slot, uint32_t owed, const struct tcp_info *info)
 {
-    if (!(owed & MC_TCP_OWED_ACK) && !info->tcpi_unacked && !info->tcpi_notsent_bytes)
-        __atomic_compare_exchange_n(&slot->owed, &owed, 0, false, __ATOMIC_RELAXED,
+    if (!(owed & MC_TCP_ACK_DUE_DATA) && !info->tcpi_unacked && !info->tcpi_notsent_bytes)
+        __atomic_compare_exchange_n(&slot->ack_due, &owed, 0, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED);
 }
 
@@ -82,7 +82,7 @@ static bool is_lost(struct boundaries *boundaries, struct mc_tcp_slot *slot, int
 {
     const struct loader *loader = ((struct tcp *)boundaries)->loader;
     uint32_t lost = __atomic_load_n(&slot->lost, __ATOMIC_RELAXED);
-    uint32_t owed = __atomic_load_n(&slot->owed, __ATOMIC_RELAXED), age;
+    uint32_t owed = __atomic_load_n(&slot->ack_due, __ATOMIC_RELAXED), age;
     struct tcp_info info;
     socklen_t n = sizeof(info);
 
@@ -93,8 +93,8 @@ static bool is_lost(struct boundaries *boundaries, struct mc_tcp_slot *slot, int
         return false;
     /* Data, or an acknowledgement, which the programs on egress have not seen by now, either. */
     if (info.tcpi_last_data_sent + CLOCKS_MS < age ||
-        (owed & MC_TCP_OWED_ACK && has_acknowledged(loader, socket, &info, age)))
-        return __atomic_load_n(&slot->owed, __ATOMIC_RELAXED) == owed;
+        (owed & MC_TCP_ACK_DUE_DATA && has_acknowledged(loader, socket, &info, age)))
+        return __atomic_load_n(&slot->ack_due, __ATOMIC_RELAXED) == owed;
     settle(slot, owed, &info);
     return false;
 }

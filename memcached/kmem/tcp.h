@@ -35,7 +35,7 @@ void tcp_fini(struct tcp *tcp);
 void tcp_follow(struct tcp *tcp);
 /* None from now on. Whether some may have one. */
 bool tcp_unfollow(struct tcp *tcp);
-/* Connections that were reset because their segments took a way without the programs. */
+/* Connections that were reset because their segments took a path without the programs. */
 uint64_t tcp_resets(const struct tcp *tcp);
 
 #endif

@@ -28,7 +28,7 @@ void boundary_close(struct boundary *boundary, struct boundaries *boundaries, in
 static bool is_doubtful(const struct boundary *boundary)
 {
     return boundary->slot && (__atomic_load_n(&boundary->slot->lost, __ATOMIC_RELAXED) |
-                              __atomic_load_n(&boundary->slot->owed, __ATOMIC_RELAXED));
+                              __atomic_load_n(&boundary->slot->ack_due, __ATOMIC_RELAXED));
 }
 
 bool boundary_is_lost(const struct boundary *boundary, struct boundaries *boundaries, int fd)

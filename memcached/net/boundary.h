@@ -21,7 +21,7 @@ struct boundary {
 };
 
 /*
- * How often the server looks at slots. A connection whose segments take a way without the programs
+ * How often the server looks at slots. A connection whose segments take a path without the programs
  * is reset at the first look after half a second of that (kmem/tcp.c): within one second.
  */
 enum { BOUNDARY_LOOK_MS = 250, BOUNDARY_LOOKS = 1000 / BOUNDARY_LOOK_MS };

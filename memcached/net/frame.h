@@ -24,7 +24,7 @@ struct frame {
 
 /*
  * Parses a frame. False: it is not a whole datagram with right checksums. A sender on this machine
- * may leave UDP's checksum to hardware, begun.
+ * may leave UDP's checksum partial.
  */
 bool frame_parse(struct slice bytes, struct frame *out);
 /* The sender, and the reply's control message: that it leaves from where the frame went to. */

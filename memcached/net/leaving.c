@@ -55,7 +55,7 @@ static bool is_open(const struct tcp_info *info)
 
 static uint32_t owed_by(const struct leaving *leaving)
 {
-    return __atomic_load_n(&leaving->slot->owed, __ATOMIC_RELAXED);
+    return __atomic_load_n(&leaving->slot->ack_due, __ATOMIC_RELAXED);
 }
 
 static uint32_t lost_by(const struct leaving *leaving)
@@ -79,7 +79,7 @@ static void watch(struct leaving *leaving)
 {
     struct tcp_info info;
 
-    __atomic_store_n(&leaving->slot->owed, MC_TCP_OWED_WATCHED, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&leaving->slot->ack_due, MC_TCP_ACK_DUE_WATCHED, __ATOMIC_SEQ_CST);
     get_info(leaving->fd, &info);
     leaving->nsent = info.tcpi_segs_out;
     leaving->lost = lost_by(leaving);
@@ -94,7 +94,7 @@ static bool is_astray(const struct leaving *leaving, const struct tcp_info *info
 {
     if (leaving->lost && leaving->lost == lost_by(leaving))
         return true;
-    return owed_by(leaving) == MC_TCP_OWED_WATCHED && info->tcpi_segs_out != leaving->nsent;
+    return owed_by(leaving) == MC_TCP_ACK_DUE_WATCHED && info->tcpi_segs_out != leaving->nsent;
 }
 
 static void finish(struct leaving *leaving)
@@ -203,7 +203,7 @@ void leaving_reset_all(struct worker *worker)
         struct tcp_info info;
 
         if (get_info(leaving->fd, &info) && is_open(&info) &&
-            owed_by(leaving) == MC_TCP_OWED_WATCHED)
+            owed_by(leaving) == MC_TCP_ACK_DUE_WATCHED)
             reset(leaving);
         else
             finish(leaving);

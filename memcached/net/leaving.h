@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * leaving: sockets of connections on which the kernel has answered and which the server has ended,
- * until their clients have acknowledged the end. The programs translate it; if it takes a way
+ * until their clients have acknowledged the end. The programs translate it; if it takes a path
  * without them its client does not take it, nor any copy that the kernel sends later, and would
  * wait for ever. Then the connection is reset instead (socket_reset_as).
  *

@@ -224,18 +224,18 @@ void socket_source_text(char *out, size_t size, const struct sockaddr_storage *s
     inet_text(out, size, source, "udp");
 }
 
-bool socket_is_unfit_source(const struct sockaddr_storage *source, uint16_t own_port)
+bool socket_is_unanswerable(const struct sockaddr_storage *source, uint16_t own_port)
 {
     const struct sockaddr_in *in = (const struct sockaddr_in *)source;
     const struct in6_addr *in6 = &((const struct sockaddr_in6 *)source)->sin6_addr;
     uint64_t half[2];
 
-    if (mc_port_is_unfit(in->sin_port, htons(own_port)))
+    if (mc_port_is_unanswerable(in->sin_port, htons(own_port)))
         return true;
     if (source->ss_family == AF_INET)
-        return mc_source4_is_unfit((uint8_t)(ntohl(in->sin_addr.s_addr) >> 24));
+        return mc_source4_is_unanswerable((uint8_t)(ntohl(in->sin_addr.s_addr) >> 24));
     memcpy(half, in6, sizeof(half));
-    return mc_source6_is_unfit(in6->s6_addr[0], half[0], half[1]);
+    return mc_source6_is_unanswerable(in6->s6_addr[0], half[0], half[1]);
 }
 
 static void set_flag(int fd, int level, int option)

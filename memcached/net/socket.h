@@ -40,7 +40,7 @@ void socket_source_text(char *out, size_t size, const struct sockaddr_storage *s
  * Whether a server on that UDP port must not answer requests from this source: see
  * bpf/shared/layout.h.
  */
-bool socket_is_unfit_source(const struct sockaddr_storage *source, uint16_t own_port);
+bool socket_is_unanswerable(const struct sockaddr_storage *source, uint16_t own_port);
 /* net_is_local */
 bool socket_is_local(int fd);
 /* "tcp:1.2.3.4:80", "udp6:[::]:11211", "unix:/path". */
@@ -71,8 +71,8 @@ struct socket_keepalive {
 /*
  * Makes the kernel ask the client how much it has received, if nothing is in flight and nothing has
  * come for a second. While a reply of the programs' is outstanding they send that again in the
- * place of the question (tcp_say_again in bpf/tcp/egress.bpf.h). From then on it asks each second
- * in which nothing comes.
+ * place of the question (tcp_tx_retransmit in bpf/tcp/egress.bpf.h). From then on it asks each
+ * second in which nothing comes.
  */
 void socket_probe(int fd, struct socket_keepalive *before);
 /* It no longer does, and waits before it asks as it did before, if it was made to at all. */

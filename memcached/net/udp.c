@@ -188,14 +188,14 @@ static bool execute_one(struct udp *udp, enum protocol protocol, struct slice *r
 }
 
 /* Logged once, because it may be a client after all: behind NAT that changes ports. */
-static void log_unfit_source(struct udp *udp, const struct sockaddr_storage *source)
+static void log_unanswerable(struct udp *udp, const struct sockaddr_storage *source)
 {
     char text[64];
 
-    if (!udp->unfit_logged) {
+    if (!udp->unanswerable_logged) {
         socket_source_text(text, sizeof(text), source);
         log_write("UDP requests from %s are not answered: that may be another server", text);
-        udp->unfit_logged = true;
+        udp->unanswerable_logged = true;
     }
 }
 
@@ -207,8 +207,8 @@ bool udp_begin_task(struct udp *udp, struct slice rest, const struct datagrams_w
     count_add(&udp->worker->counts.bytes_read, rest.len);
     if (!proto_parse_frame(rest, &frame))
         return false;
-    if (socket_is_unfit_source(way->peer, socket_port(&udp->name))) {
-        log_unfit_source(udp, way->peer);
+    if (socket_is_unanswerable(way->peer, socket_port(&udp->name))) {
+        log_unanswerable(udp, way->peer);
         return false;
     }
     rest.ptr += MC_UDP_HEADER;

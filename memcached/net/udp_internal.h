@@ -47,10 +47,10 @@ struct udp {
     struct worker *worker;
     struct udp *next, **link;
     struct event *event;
-    struct socket_name name; /* its own */
-    bool any;                /* replies say which address they leave from */
-    bool unfit_logged;       /* the log has named a source that is not answered, */
-    bool long_logged;        /* a reply that was too long */
+    struct socket_name name;  /* its own */
+    bool any;                 /* replies say which address they leave from */
+    bool unanswerable_logged; /* the log has named a source that is not answered, */
+    bool long_logged;         /* a reply that was too long */
 
     struct event *writable;
     bool blocked;  /* the socket is full: nothing deferred is sent until it is writable, */

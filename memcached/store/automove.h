@@ -18,7 +18,7 @@
 /* What a class showed in one second. */
 struct automove_sample {
     uint64_t evicted;     /* since the start */
-    uint64_t free_chunks; /* without those that the spill thread keeps */
+    uint64_t free_chunks; /* without those that the flash writer keeps */
     uint32_t chunks_per_page;
     uint64_t npages;
     rel_time age; /* of the oldest item; 0: it has none */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "store/flush.h"
 
-#include "store/external.h"
+#include "store/flash_item.h"
 #include "store/internal.h"
 #include "store/reclaim.h"
 
@@ -44,7 +44,7 @@ static bool sweep_item(void *context, struct mc_item *item, uint64_t hash,
     struct store *store = sweep->store;
     struct lru *lru = &store->lrus[lru_class_of(item)];
     bool dead = flush_is_dead_at(item, sweep->head, sweep->epoch, sweep->now) ||
-                external_is_lost(store, item);
+                flash_item_is_lost(store, item);
 
     sweep->nchecked++;
     if (sweep->counted)

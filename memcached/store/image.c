@@ -324,7 +324,7 @@ static bool is_sound(const struct store *store, const struct mc_item *item, unsi
     uint32_t nsum = item->flags & MC_ITEM_SUMMED ? MC_ITEM_SUM : 0;
 
     if (!(item->flags & MC_ITEM_LINKED) ||
-        item->flags & (MC_ITEM_CHUNK | MC_ITEM_EXTERN | MC_ITEM_COPY))
+        item->flags & (MC_ITEM_CHUNK | MC_ITEM_FLASH | MC_ITEM_COPY))
         return false;
     if (item->nkey == 0 || item->nkey > MC_KEY_MAX || item->nsuffix > STORE_SUFFIX_MAX ||
         item->nbytes < least || item->nbytes > INT32_MAX)

@@ -6,6 +6,7 @@
 #define STORE_INTERNAL_H
 
 #include "store/crawler.h"
+#include "store/flash_threads.h"
 #include "store/flush.h"
 #include "store/ghost.h"
 #include "store/hash.h"
@@ -16,7 +17,6 @@
 #include "store/mover.h"
 #include "store/sizes.h"
 #include "store/slab.h"
-#include "store/spiller.h"
 #include "store/store.h"
 #include "store/store_events.h"
 #include "store/store_flash.h"
@@ -56,11 +56,12 @@ struct store {
     struct store_events events; /* see event.h */
     struct crawler crawler;
 
-    struct spiller spiller;
+    struct flash_threads flash_threads;
     struct lock flash_lock; /* of the rules */
     struct store_flash_rules flash_rules;
-    uint64_t nexternal[MC_CLASSES]; /* items on flash, by the class of their stub; atomic */
-    uint32_t recache_rate;          /* of the rules; atomic */
+    uint64_t
+        nflash_items[MC_CLASSES]; /* items on flash, by the class of what stays in memory; atomic */
+    uint32_t recache_rate;        /* of the rules; atomic */
     uint64_t compact_lost, compact_rescues, compact_skipped; /* atomic */
 
     uint64_t last_cas __attribute__((aligned(64))); /* atomic */

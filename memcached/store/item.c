@@ -2,7 +2,7 @@
 #include "store/item.h"
 
 #include "base/sum.h"
-#include "store/external.h"
+#include "store/flash_item.h"
 #include "store/internal.h"
 #include "store/reclaim.h"
 
@@ -288,8 +288,8 @@ void item_put(struct store *store, struct mc_item *item)
     /* Release our reads of the item to the thread that frees it, which acquires them. */
     if (__atomic_sub_fetch(&item->refcount, 1, __ATOMIC_ACQ_REL) > 0)
         return;
-    if (__builtin_expect(item->flags & (MC_ITEM_EXTERN | MC_ITEM_COPY), 0)) {
-        external_free(store, item);
+    if (__builtin_expect(item->flags & (MC_ITEM_FLASH | MC_ITEM_COPY), 0)) {
+        flash_item_free(store, item);
         return;
     }
     item_free(store, item);
@@ -359,7 +359,7 @@ struct slice item_piece(const struct store *store, const struct mc_item *item, s
     const struct item_chunk *chunk;
     struct parts parts;
 
-    assert(!item_is_external(item));
+    assert(!item_is_on_flash(item));
     if (offset >= nvalue)
         return (struct slice){NULL, 0};
     if (!(__atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_CHUNKED))

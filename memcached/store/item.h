@@ -35,7 +35,7 @@ _Static_assert(offsetof(struct item_chunk, flags) == offsetof(struct mc_item, fl
 _Static_assert(offsetof(struct item_chunk, clsid) == offsetof(struct mc_item, clsid), "");
 _Static_assert(sizeof(struct item_chunk) == 40, "");
 
-enum { ITEM_PLACE_BYTES = 16 }; /* of an item on flash: see external.h */
+enum { ITEM_PLACE_BYTES = 16 }; /* of an item on flash: see flash_item.h */
 
 /* Header, key and suffix, to a multiple of 8: what stands before the references of chunks. */
 static inline size_t item_head_bytes(const struct mc_item *item)
@@ -46,7 +46,7 @@ static inline size_t item_head_bytes(const struct mc_item *item)
 /* Header, key, suffix, value and tail, in memory: what statistics count. */
 static inline uint64_t item_bytes(const struct mc_item *item)
 {
-    if (__builtin_expect(__atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_EXTERN, 0))
+    if (__builtin_expect(__atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_FLASH, 0))
         return item_head_bytes(item) + ITEM_PLACE_BYTES;
     return MC_ITEM_HEADER + (uint64_t)item->nbytes;
 }
@@ -122,7 +122,7 @@ unsigned int item_sum(const struct store *store, struct mc_item *item);
  * Flags of items that have more than their own chunk (parts, or an object on flash): the mover
  * moves them only while they have no other holder.
  */
-enum { ITEM_COMPOUND = MC_ITEM_CHUNKED | MC_ITEM_EXTERN };
+enum { ITEM_COMPOUND = MC_ITEM_CHUNKED | MC_ITEM_FLASH };
 /*
  * Copies `item` to `copy`, a chunk as large: marks, value and parts, with one holder. The caller
  * puts it into table and lists. Under the stripe.

@@ -18,10 +18,10 @@ store_srcs = memcached/store/automove.c memcached/store/automove.h \
     memcached/store/store_crawler.h memcached/store/store_events.h memcached/store/store_flash.h \
     memcached/store/store_items.h memcached/store/store_list.h memcached/store/store_mover.h \
     memcached/store/store_stats.h memcached/store/store_tuning.h \
-    memcached/store/compact.c memcached/store/external.c memcached/store/external.h \
-    memcached/store/stub_reserve.c memcached/store/stub_reserve.h \
-    memcached/store/load.c memcached/store/spill.c memcached/store/spiller.c \
-    memcached/store/spiller.h memcached/store/table.c memcached/store/table.h \
+    memcached/store/flash_compact.c memcached/store/flash_item.c memcached/store/flash_item.h \
+    memcached/store/flash_reserve.c memcached/store/flash_reserve.h \
+    memcached/store/flash_load.c memcached/store/flash_write.c memcached/store/flash_threads.c \
+    memcached/store/flash_threads.h memcached/store/table.c memcached/store/table.h \
     memcached/store/verbs.h memcached/store/write.c memcached/store/meta.c \
     memcached/store/crawler.c memcached/store/crawler.h memcached/store/forecast.c \
     memcached/store/forecast.h memcached/store/tuning.c memcached/store/tuning.h
@@ -71,10 +71,10 @@ t_unit_store_steps_SOURCES = t/unit/store_steps.c t/unit/steps.h t/unit/store_fi
 t_unit_store_steps_LDADD = $(store_libs)
 
 if ENABLE_EXTSTORE
-unit_tests += t/unit/store_spill
+unit_tests += t/unit/store_flash_write
 endif
-t_unit_store_spill_SOURCES = t/unit/store_spill.c t/unit/store_fixture.h
-t_unit_store_spill_LDADD = $(store_libs)
+t_unit_store_flash_write_SOURCES = t/unit/store_flash_write.c t/unit/store_fixture.h
+t_unit_store_flash_write_LDADD = $(store_libs)
 
 unit_tests += t/unit/store_stress
 t_unit_store_stress_SOURCES = t/unit/store_stress.c t/unit/store_fixture.h

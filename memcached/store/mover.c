@@ -2,11 +2,11 @@
 #include "store/mover.h"
 
 #include "store/event.h"
-#include "store/external.h"
+#include "store/flash_item.h"
+#include "store/flash_reserve.h"
 #include "store/internal.h"
 #include "store/reclaim.h"
 #include "store/store_mover.h"
-#include "store/stub_reserve.h"
 #include "store/tuning.h"
 #include "store/verbs.h"
 
@@ -135,7 +135,7 @@ static enum outcome move_owner(struct store *store, const struct owner *owner, u
         return CHUNK_BUSY;
     verb_take_reads(item, &spot, now);
     if (flush_is_dead_at(item, spot.head, flush_epoch(store), now) ||
-        external_is_lost(store, item)) {
+        flash_item_is_lost(store, item)) {
         atomic_count(&mover->counts.inline_reclaim);
         reclaim_unlink(store, item, owner->hash, &spot);
         return CHUNK_FREE;
@@ -405,7 +405,7 @@ static bool consider(struct store *store, rel_time now)
     for (unsigned int clsid = 1; clsid <= n; clsid++)
         take_sample(store, clsid, &samples[clsid], now);
     choice = automove_choose(automove, samples, n, window, tuned_automove_ratio(store), now);
-    if (choice.from == AUTOMOVE_NONE || !stub_reserve_allows(store, choice.from, choice.to))
+    if (choice.from == AUTOMOVE_NONE || !flash_reserve_allows(store, choice.from, choice.to))
         return false;
     return mover_ask(store, (unsigned int)choice.from, (unsigned int)choice.to);
 }

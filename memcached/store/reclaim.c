@@ -2,7 +2,7 @@
 #include "store/reclaim.h"
 
 #include "store/event.h"
-#include "store/external.h"
+#include "store/flash_item.h"
 #include "store/tuning.h"
 #include "store/verbs.h"
 
@@ -164,7 +164,7 @@ static enum step judge(struct store *store, struct lru *lru, struct mc_item *ite
     verb_take_reads(item, &spot, now);
     /* A stub whose value is lost stays until its memory is needed: its get counts as such. */
     if (flush_is_dead_at(item, spot.head, flush_epoch(store), now) ||
-        (aim != AIM_BALANCE && external_is_lost(store, item)))
+        (aim != AIM_BALANCE && flash_item_is_lost(store, item)))
         return free_dead(store, lru, item, hash, &spot);
     if (aim != AIM_BALANCE && __atomic_load_n(&item->refcount, __ATOMIC_RELAXED) > 1) {
         if (is_stuck(store, item, now)) {
@@ -289,7 +289,7 @@ static uint32_t alloc_evicting(struct store *store, unsigned int clsid, rel_time
         if (ref)
             return ref;
         if (store->config.flash)
-            background_wake(&store->spiller.spill);
+            background_wake(&store->flash_threads.write);
         if (!reclaim_one(store, clsid, now))
             return 0;
     }

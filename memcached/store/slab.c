@@ -362,8 +362,8 @@ static uint32_t alloc(struct slabs *slabs, unsigned int clsid, bool grow)
         ref = pop_chunk(slabs, class);
     low = number || (class->nkept && class->navail == class->nkept / 2);
     lock_release(&class->lock, LOCK_SLAB);
-    if (__builtin_expect(low, 0) && slabs->spill)
-        background_wake(slabs->spill);
+    if (__builtin_expect(low, 0) && slabs->flash_writer)
+        background_wake(slabs->flash_writer);
     /*
      * The chunk was unlinked under a moved sequence counter. A reader of what is written to it from
      * here on must see that move: pairs with the acquire fence of the reader before its second load

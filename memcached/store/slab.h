@@ -66,7 +66,7 @@ struct slab_class {
     uint32_t avail;    /* list of pages that have chunks to give */
     uint32_t npages;
     uint64_t navail; /* of all pages */
-    uint64_t nkept;  /* that the spill thread keeps free: it is woken when half are left */
+    uint64_t nkept;  /* that the flash writer keeps free: it is woken when half are left */
 } __attribute__((aligned(64)));
 
 struct slabs {
@@ -74,17 +74,17 @@ struct slabs {
     unsigned int nclasses; /* classes are 1 to nclasses */
     unsigned int largest;  /* the class of the largest chunks; one behind it has small ones */
     struct lock pages_lock;
-    uint64_t memory_limit;       /* bytes */
-    const uint32_t *nbuckets;    /* of the hash table that counts against it, or NULL. Atomic */
-    uint32_t nbuckets_free;      /* buckets that do not count */
-    uint32_t npages;             /* of classes and pool */
-    uint32_t nbeyond;            /* of those: over the limit, as first pages of their classes */
-    uint32_t high_water;         /* pages of the heap that were ever in use */
-    uint32_t pool, npool;        /* list of pages that any class may take */
-    uint32_t retired;            /* list of those that were over the limit */
-    struct background *prefault; /* maps more of the heap when it is woken; NULL: none */
-    struct background *spill;    /* woken when a class has few chunks left; NULL: no flash */
-    bool exhausted;              /* the provider has no more for now */
+    uint64_t memory_limit;           /* bytes */
+    const uint32_t *nbuckets;        /* of the hash table that counts against it, or NULL. Atomic */
+    uint32_t nbuckets_free;          /* buckets that do not count */
+    uint32_t npages;                 /* of classes and pool */
+    uint32_t nbeyond;                /* of those: over the limit, as first pages of their classes */
+    uint32_t high_water;             /* pages of the heap that were ever in use */
+    uint32_t pool, npool;            /* list of pages that any class may take */
+    uint32_t retired;                /* list of those that were over the limit */
+    struct background *prefault;     /* maps more of the heap when it is woken; NULL: none */
+    struct background *flash_writer; /* woken when a class has few chunks left; NULL: no flash */
+    bool exhausted;                  /* the provider has no more for now */
     struct slab_page *pages;
     uint8_t small[SLAB_SMALL_MAX / 8 + 1]; /* class of sizes to that, by 8 bytes */
     struct slab_class classes[MC_CLASSES];
@@ -141,7 +141,7 @@ bool slab_has_room(struct slabs *slabs);
 uint32_t slab_room(struct slabs *slabs);
 /* Gives a class a page of the pool, or one that no class has had. False: there is none. */
 bool slab_pool_give(struct slabs *slabs, unsigned int to);
-/* How many free chunks the spill thread keeps in a class from now on. */
+/* How many free chunks the flash writer keeps in a class from now on. */
 void slab_keep(struct slabs *slabs, unsigned int clsid, uint64_t nchunks);
 /* Lets classes ask for pages again after the provider had none. */
 void slab_retry(struct slabs *slabs);
@@ -170,7 +170,7 @@ uint32_t slab_excess(struct slabs *slabs);
 struct slab_stats {
     uint32_t chunk_size, chunks_per_page;
     uint64_t total_pages, used_chunks, free_chunks;
-    uint64_t kept_chunks; /* of the free ones, by the spill thread */
+    uint64_t kept_chunks; /* of the free ones, by the flash writer */
 };
 void slab_class_stats(struct slabs *slabs, unsigned int clsid, struct slab_stats *out);
 /* Pages of classes and pool, and those of the pool. */

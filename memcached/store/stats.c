@@ -2,7 +2,7 @@
 /* stats: adds up the counters of threads, classes and LRU lists. */
 #include <stdlib.h>
 
-#include "store/external.h"
+#include "store/flash_item.h"
 #include "store/verbs.h"
 
 enum { NCOUNTS = sizeof(struct local_counts) / sizeof(uint64_t) };
@@ -265,7 +265,7 @@ void store_reset_stats(struct store *store)
     lock_take(&store->locals_lock, LOCK_LOCALS);
     sum_locals(store, &store->baseline);
     lock_release(&store->locals_lock, LOCK_LOCALS);
-    external_reset_stats(store);
+    flash_item_reset_stats(store);
     for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
         struct lru *lru = &store->lrus[clsid];
 

@@ -7,7 +7,7 @@
 #include <sys/random.h>
 
 #include "store/event.h"
-#include "store/external.h"
+#include "store/flash_item.h"
 #include "store/image.h"
 #include "store/reclaim.h"
 #include "store/verbs.h"
@@ -172,11 +172,11 @@ static int init_threads(struct store *store)
     result = crawler_init(store);
     if (result)
         goto no_crawler;
-    result = spiller_init(&store->spiller);
+    result = flash_threads_init(&store->flash_threads);
     if (result)
-        goto no_spiller;
+        goto no_flash_threads;
     return 0;
-no_spiller:
+no_flash_threads:
     crawler_fini(store);
 no_crawler:
     mover_fini(store);
@@ -237,7 +237,7 @@ void store_free(struct store *store)
     if (!store)
         return;
     assert(!store->locals);
-    spiller_fini(&store->spiller);
+    flash_threads_fini(&store->flash_threads);
     crawler_fini(store);
     mover_fini(store);
     background_fini(&store->prefault);
@@ -334,8 +334,8 @@ static struct mc_item *replace_by_copy(struct store *store, struct mc_item *item
                                        rel_time now)
 {
     enum store_result result;
-    struct mc_item *copy = item_is_external(item)
-                               ? external_share(store, item, now)
+    struct mc_item *copy = item_is_on_flash(item)
+                               ? flash_item_share(store, item, now)
                                : item_new(store, item_key(item), item_client_flags(store, item),
                                           item->exptime, item_length(store, item), now, &result);
 
@@ -343,7 +343,7 @@ static struct mc_item *replace_by_copy(struct store *store, struct mc_item *item
         reclaim_unlink(store, item, key->hash, &key->spot);
         return NULL;
     }
-    if (!item_is_external(item))
+    if (!item_is_on_flash(item))
         item_copy(store, copy, 0, item);
     copy->cas = item->cas;
     item_set_flags(copy, item->flags & ITEM_MARKS);
@@ -379,7 +379,7 @@ static struct mc_item *find_live(struct store_local *local, struct slice name, r
         reclaim_unlink(store, item, key->hash, &key->spot);
         return NULL;
     }
-    if (external_is_lost(store, item)) {
+    if (flash_item_is_lost(store, item)) {
         count(&local->counts.counts.miss_from_extstore);
         reclaim_unlink(store, item, key->hash, &key->spot);
         return NULL;

@@ -15,8 +15,8 @@
 struct store;
 
 /* Starts the threads, if the store has flash storage. 0 or -errno. Stopped before store_free. */
-int store_spiller_start(struct store *store);
-void store_spiller_stop(struct store *store);
+int store_flash_start(struct store *store);
+void store_flash_stop(struct store *store);
 
 /* When values go to flash and when they are moved there. They can be changed at any time. */
 struct store_flash_rules {

@@ -112,29 +112,31 @@ unsigned int item_class(const struct store_local *local, const struct mc_item *i
  * const away.
  */
 struct slice item_at(const struct store_local *local, const struct mc_item *item, size_t offset);
-/* Whether the value is on flash only: then item_at must not be called, see store_load. */
+/* Whether the value is on flash only: then item_at must not be called, see store_flash_load. */
 static inline bool item_is_on_flash(const struct mc_item *item)
 {
-    return __builtin_expect(__atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_EXTERN, 0);
+    return __builtin_expect(__atomic_load_n(&item->flags, __ATOMIC_RELAXED) & MC_ITEM_FLASH, 0);
 }
 /* The CAS id as clients see it: 0 under -C. */
 uint64_t item_cas(const struct store_local *local, const struct mc_item *item);
 
 /*
  * A copy in memory of a held item on flash, for a reply. It has everything but the value, which is
- * read between store_load_start and store_load_end. The copy is held and takes over the hold on the
- * item. get: the request was counted as a hit, which becomes a miss if the value cannot be read.
- * NULL: no memory, counted; the hold stays with the caller.
+ * read between store_flash_load_start and store_flash_load_end. The copy is held and takes over the
+ * hold on the item. get: the request was counted as a hit, which becomes a miss if the value cannot
+ * be read. NULL: no memory, counted; the hold stays with the caller.
  */
-struct mc_item *store_load(struct store_local *local, struct mc_item *item, bool get, rel_time now);
-/* Whether `copy` was made by store_load from this item. */
-bool store_load_shares(const struct mc_item *copy, const struct mc_item *item);
+struct mc_item *store_flash_load(struct store_local *local, struct mc_item *item, bool get,
+                                 rel_time now);
+/* Whether `copy` was made by store_flash_load from this item. */
+bool store_flash_load_shares(const struct mc_item *copy, const struct mc_item *item);
 /* Reads the value at once if the disk is not needed; else a thread reads it and ends `wait`. */
-void store_load_start(struct store_local *local, struct mc_item *copy, struct countdown *wait);
+void store_flash_load_start(struct store_local *local, struct mc_item *copy,
+                            struct countdown *wait);
 /* Whether the value was read. False: the item is lost and removed. May be called again. */
-bool store_load_end(struct store_local *local, struct mc_item *copy, rel_time now);
+bool store_flash_load_end(struct store_local *local, struct mc_item *copy, rel_time now);
 /* Counts n values on flash that were asked for and will not be read, as the request failed. */
-void store_load_abort(struct store_local *local, size_t n);
+void store_flash_load_abort(struct store_local *local, size_t n);
 
 /* --- writing ------------------------------------------------------------ */
 
@@ -220,9 +222,9 @@ struct store_number {
     bool created;
 };
 /* Adds to a number or subtracts from it; *out is written on STORE_DONE. */
-enum store_result store_count(struct store_local *local, struct slice key,
-                              const struct store_delta *delta, rel_time now,
-                              struct store_number *out);
+enum store_result store_meta_arith(struct store_local *local, struct slice key,
+                                   const struct store_delta *delta, rel_time now,
+                                   struct store_number *out);
 /*
  * From the second `at` on, everything that was stored before it is gone; at <= now: from this call
  * on. A later call replaces a delay that has not ended.

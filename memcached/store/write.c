@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* write: the verbs that change what a key has. */
-#include "store/external.h"
+#include "store/flash_item.h"
 #include "store/reclaim.h"
 #include "store/tuning.h"
 #include "store/verbs.h"
@@ -18,7 +18,7 @@ void key_open(struct store *store, struct slice name, rel_time now, struct key *
         key->found = NULL;
     }
     key->live = key->found && !flush_is_dead(key->found, key->epoch, now) &&
-                !external_is_lost(store, key->found);
+                !flash_item_is_lost(store, key->found);
 }
 
 void key_close(struct store *store, struct key *key)
@@ -182,7 +182,7 @@ static enum store_result judge_join(const struct store *store, const struct mc_i
 {
     if (cas != 0 && store->config.cas && verb_cas_differs(store, old, cas))
         return STORE_EXISTS;
-    return item_is_external(old) ? STORE_NOT_STORED : STORE_DONE;
+    return item_is_on_flash(old) ? STORE_NOT_STORED : STORE_DONE;
 }
 
 /* Whether a mode may store, from what there is. */
@@ -457,9 +457,9 @@ static enum store_result create_number(struct store_local *local, struct slice n
     return commit(local, item, &terms, now, &out->cas);
 }
 
-enum store_result store_count(struct store_local *local, struct slice name,
-                              const struct store_delta *delta, rel_time now,
-                              struct store_number *out)
+enum store_result store_meta_arith(struct store_local *local, struct slice name,
+                                   const struct store_delta *delta, rel_time now,
+                                   struct store_number *out)
 {
     struct store_counts *counts = &local->counts.counts;
     struct mc_item *old = NULL;
@@ -492,7 +492,7 @@ enum store_result store_arith(struct store_local *local, struct slice name,
                               uint64_t *cas_out)
 {
     struct store_number number;
-    enum store_result result = store_count(local, name, delta, now, &number);
+    enum store_result result = store_meta_arith(local, name, delta, now, &number);
 
     if (result == STORE_DONE) {
         *value = number.value;

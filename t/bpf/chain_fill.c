@@ -60,17 +60,17 @@ static bool misses_k(struct chain_lab *chain, enum chain_count miss)
 
 /* --- steps ----------------------------------------------------------------------------------- */
 
-/* Makes all asks older. */
+/* Makes all outstanding requests older. */
 static void asks_age(struct chain_lab *chain, uint64_t by)
 {
-    struct chain_ask ask;
+    struct chain_outstanding ask;
 
-    for (uint32_t i = 0; i < chain->settings.nasks; i++) {
-        bpf_map_lookup_elem(chain_lab_map(chain, "asks"), &i, &ask);
+    for (uint32_t i = 0; i < chain->settings.noutstanding; i++) {
+        bpf_map_lookup_elem(chain_lab_map(chain, "mc_outstanding"), &i, &ask);
         ask.first -= ask.first ? by : 0;
         ask.next -= ask.next ? by : 0;
         ask.wrote -= ask.wrote ? by : 0;
-        bpf_map_update_elem(chain_lab_map(chain, "asks"), &i, &ask, BPF_ANY);
+        bpf_map_update_elem(chain_lab_map(chain, "mc_outstanding"), &i, &ask, BPF_ANY);
     }
 }
 
@@ -226,7 +226,7 @@ static void test_age(void)
     chain_lab_close(&chain);
 }
 
-/* --- asks ----------------------------------------------------------------------------------- */
+/* --- outstanding requests --------------------------------------------------------------------- */
 
 static void test_not_asked(struct chain_lab *chain)
 {
@@ -268,9 +268,9 @@ static const struct dialogue asks[] = {
     {"while the ask of a get that the server drops is valid, the reply to the next get counts as "
      "its reply",
      "clear; get 1 empty; age 1.5; write; written; get 1 empty; reply 1 writing"},
-    {"when its ask has expired, the reply to the next get is kept",
+    {"when its outstanding request has expired, the reply to the next get is kept",
      "age 0.5; fresh 0.5; get 1 empty; reply 1 fills"},
-    {"a reply that is two seconds late matches no ask",
+    {"a reply that is two seconds late matches no outstanding request",
      "clear; get 1 empty; age 2; reply 1 unasked"},
     /* A write over UDP. */
     {"the reply to a get is not kept before the write's reply",
@@ -319,12 +319,12 @@ static void test_dropped(void)
     clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
     chain_complete(&options);
     chain_settings(&options, (uint64_t)tick.tv_nsec, &settings);
-    settings.nasks = 64;
+    settings.noutstanding = 64;
     settings.any_socket = 1;
     chain_lab_open(&chain, &settings, NULL);
     get_k(&frame, 1);
     ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY), "a get that the server drops is passed");
-    asks_age(&chain, settings.ask - SECOND / 50);
+    asks_age(&chain, settings.outstanding - SECOND / 50);
     ok(chain_misses(&chain, &frame, CHAIN_MISS_EMPTY) &&
            chain_replies(&chain, &frame, REPLY, CHAIN_FILLS) && answers_k(&chain),
        "the reply to the next get is kept, and is not too old to be answered");
@@ -348,7 +348,7 @@ static const struct dialogue one_slot[] = {
 static const struct dialogue held[] = {
     {"the next request in a write's slot does not count as that old",
      "set 1; stored 1; write; written; get 2 empty; reply 2 fills"},
-    {"a reply that comes when its ask has expired ends no other ask",
+    {"a reply that comes when its outstanding request has expired ends no other",
      "clear; set 1; age 2; get 2 empty; stored 1; reply 2 writing"},
     {"a write over UDP without a reply", "clear; set 1; write; written"},
 };
@@ -368,7 +368,7 @@ static void test_settings(void)
     struct chain_settings settings = chain_lab_settings;
     struct chain_lab chain;
 
-    settings.nasks = 1;
+    settings.noutstanding = 1;
     chain_lab_open(&chain, &settings, NULL);
     RUN(&chain, one_slot);
     chain_lab_close(&chain);

@@ -138,11 +138,11 @@ static void test_same_bucket(void)
     struct chain_settings settings = chain_lab_settings;
     struct chain_lab chain;
 
-    settings.entries = settings.nmedium = settings.nlarge = settings.nasks = 1;
+    settings.entries = settings.nmedium = settings.nlarge = settings.noutstanding = 1;
     chain_lab_open(&chain, &settings, NULL);
     ok(PUT(&chain, "prefix", "1") &&
            chain_answers(&chain, "get prefix\r\n", TEXT("VALUE prefix 0 1\r\n1\r\nEND\r\n")),
-       "a table may have one bucket, and one slot for asks");
+       "a table may have one bucket, and one slot for outstanding requests");
     ok(misses(&chain, "get prefixed\r\n"), "a longer key in the same bucket is another key");
     ok(misses(&chain, "get pre\r\n"), "a shorter key in the same bucket is another key");
     chain.buckets[0].stamp &= (1ull << CHAIN_STAMP_BITS) - 1;

@@ -19,13 +19,13 @@ enum { HOUR = 3600, TICKS = 1000, ENTRIES = 1024 };
 const struct chain_settings chain_lab_settings = {.entries = ENTRIES,
                                                   .nmedium = ENTRIES,
                                                   .nlarge = ENTRIES,
-                                                  .nasks = 64,
+                                                  .noutstanding = 64,
                                                   .nconnections = 64,
                                                   .key_max = CHAIN_KEY_MAX,
                                                   .value_max = CHAIN_VALUE_MAX,
                                                   .max_age = HOUR * TICKS,
                                                   .settle = 1000000000,
-                                                  .ask = CHAIN_ASK_NS,
+                                                  .outstanding = CHAIN_OUTSTANDING_NS,
                                                   .any_socket = 1};
 
 int chain_lab_map(struct chain_lab *chain, const char *name)
@@ -55,7 +55,7 @@ void chain_lab_open(struct chain_lab *chain, const struct chain_settings *settin
     lab_own(chain->lab.control);
     chain->all = chain->lab.loader->object.gate;
     chain->buckets = mmap(NULL, buckets_size(chain), PROT_READ | PROT_WRITE, MAP_SHARED,
-                          chain_lab_map(chain, "buckets"), 0);
+                          chain_lab_map(chain, "mc_buckets"), 0);
     if (chain->buckets == MAP_FAILED)
         skip_all("cannot map the table");
     chain_lab_clear(chain);
@@ -69,12 +69,12 @@ void chain_lab_close(struct chain_lab *chain)
 
 void chain_lab_clear(struct chain_lab *chain)
 {
-    struct chain_ask ask = {0};
+    struct chain_outstanding ask = {0};
 
     memset(chain->buckets, 0, chain->settings.entries * sizeof(*chain->buckets));
     *chain->all = (struct chain_gate){0};
-    for (uint32_t i = 0; i < chain->settings.nasks; i++)
-        bpf_map_update_elem(chain_lab_map(chain, "asks"), &i, &ask, BPF_ANY);
+    for (uint32_t i = 0; i < chain->settings.noutstanding; i++)
+        bpf_map_update_elem(chain_lab_map(chain, "mc_outstanding"), &i, &ask, BPF_ANY);
 }
 
 struct chain_bucket *chain_lab_bucket(struct chain_lab *chain, const char *key, size_t nkey)

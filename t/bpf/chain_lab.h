@@ -27,7 +27,7 @@ extern const struct chain_settings chain_lab_settings;
 void chain_lab_open(struct chain_lab *chain, const struct chain_settings *settings,
                     const struct loader_guard *guard);
 void chain_lab_close(struct chain_lab *chain);
-/* Clears all entries, writes and asks. */
+/* Clears all entries, writes and outstanding requests. */
 void chain_lab_clear(struct chain_lab *chain);
 
 /* The descriptor of a map. */

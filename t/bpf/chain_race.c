@@ -121,7 +121,7 @@ static void serve(struct client *client, const struct frame *request, unsigned i
     if (!now.reply.n)
         return;
     client->failed += lab_run(lab, LOADER_TC, &now.reply, &out) != UINT32_MAX;
-    client->was_late |= chain_lab_now() - now.asked > CHAIN_ASK_NS / 2 - 50000000;
+    client->was_late |= chain_lab_now() - now.asked > CHAIN_OUTSTANDING_NS / 2 - 50000000;
 }
 
 static void get(struct client *client)
@@ -251,7 +251,7 @@ static void test_race(unsigned int entries, bool udp)
 
     settings.entries = entries;
     settings.nmedium = settings.nlarge = 1;
-    settings.nasks = 256;
+    settings.noutstanding = 256;
     chain_lab_open(&race->chain, &settings, NULL);
     race->udp = udp;
     race->runs = runs ? (unsigned int)atoi(runs) : RUNS;

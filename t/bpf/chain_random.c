@@ -293,10 +293,10 @@ static void try_run(struct run *run, struct watch *watch, unsigned int seed)
 /* --- datagrams ------------------------------------------------------------------------------- */
 
 /*
- * Requests over UDP with few ids, in one place of the asks, which the network repeats. The server
- * executes them in any order, and its replies leave in any order or are lost. While there are
- * requests, no time passes for the gates, and what is known of requests gets older, but not by
- * --settle.
+ * Requests over UDP with few ids, in one place of the outstanding requests, which the network
+ * repeats. The server executes them in any order, and its replies leave in any order or are lost.
+ * While there are requests, no time passes for the gates, and what is known of requests gets older,
+ * but not by --settle.
  */
 enum { IDS = 3, FLIGHTS = 64, DATAGRAM_STEPS = 200 };
 

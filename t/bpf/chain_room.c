@@ -2,8 +2,8 @@
 /*
  * Behaviour that only attached programs have: frames of a local socket have little room, so TC
  * answers if the reply is long; and that reply leaves through an interface with the chain's egress
- * program. The client's packets have no UDP checksum: TC would answer all requests whose checksum
- * is left to hardware.
+ * program. The client's packets have no UDP checksum: TC would answer all requests with a partial
+ * checksum.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -155,8 +155,8 @@ int main(void)
     talk.client = lab_socket(0);
     setsockopt(talk.client, SOL_SOCKET, SO_NO_CHECK, &(int){1}, sizeof(int));
     loader_link_init(&talk.link, LO);
-    attach(&talk, "tx_filter", BPF_TC_EGRESS);
-    attach(&talk, "answer_large", BPF_TC_INGRESS);
+    attach(&talk, "mc_tx_filter", BPF_TC_EGRESS);
+    attach(&talk, "mc_answer_large", BPF_TC_INGRESS);
     if (loader_attach_xdp(talk.chain.lab.loader, &talk.link, true))
         skip_all("cannot attach generic XDP to lo");
     chain_lab_clear(&talk.chain); /* attaching closes the table's gate for a while */

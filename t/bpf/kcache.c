@@ -247,7 +247,7 @@ static void test_loopback(const char *options, bool xdp)
            counted(&host, MC_COUNT_MISSES) == 2 && counted(&host, MC_COUNT_KEYS) == 6,
        "each request is counted once");
     ok(counted(&host, MC_COUNT_ANSWERED_TC) == 6,
-       "TC answered all requests, whose checksums are left to hardware");
+       "TC answered all requests, which have partial checksums");
     kcache_stats(host.kcache, &stats);
     ok(stats.view.ninterfaces == 1 && strcmp(stats.view.interfaces[0].name, "lo") == 0 &&
            stats.view.interfaces[0].xdp_generic == xdp && !stats.view.interfaces[0].xdp_native &&
@@ -487,10 +487,10 @@ static void test_early_memory(char *addr)
            loader_wait(loader, error, sizeof(error)) == 0,
        "memory is added before the programs are loaded: %s", error);
     for (i = 0; loader && i < EXTENTS; i++)
-        found += inner_id(loader, "heap", i) != 0;
-    ok(found == EXTENTS && inner_id(loader, "table", 3) != 0 && !inner_id(loader, "table", 2),
+        found += inner_id(loader, "mc_heap", i) != 0;
+    ok(found == EXTENTS && inner_id(loader, "mc_table", 3) != 0 && !inner_id(loader, "mc_table", 2),
        "all of it is there when they are loaded, %u extents", found);
-    ok(loader_map_extent(loader, n, addr) == 0 && inner_id(loader, "heap", n) != 0,
+    ok(loader_map_extent(loader, n, addr) == 0 && inner_id(loader, "mc_heap", n) != 0,
        "what is added later is there at once");
     ok(loader_map_extent(loader, MC_MAX_EXTENTS, addr) == -E2BIG,
        "and what the kernel refuses is said at once");

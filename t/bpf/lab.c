@@ -24,13 +24,13 @@ const struct chain_settings lab_chain = {
     .entries = 1024,
     .nmedium = 256,
     .nlarge = 64,
-    .nasks = 256,
+    .noutstanding = 256,
     .key_max = CHAIN_KEY_MAX,
     .value_max = CHAIN_VALUE_MAX,
     .max_age = 250,
     .nconnections = 64,
     .settle = 1000000000u,
-    .ask = CHAIN_ASK_NS,
+    .outstanding = CHAIN_OUTSTANDING_NS,
 };
 
 static void *reserve(size_t n)

@@ -99,7 +99,7 @@ void frame_seal(struct frame *frame);
 /* The field of UDP's checksum. */
 enum frame_sum {
     FRAME_SUM_WHOLE,
-    FRAME_SUM_BEGUN, /* what a local sender writes there for hardware to complete */
+    FRAME_SUM_PARTIAL, /* what a local sender writes there for hardware to complete */
     FRAME_SUM_NONE,
 };
 /* Sets it, in a frame of any shape. False: it is not UDP, or its length does not fit the frame. */
@@ -183,7 +183,8 @@ struct lab_set {
 /* Requests of which the same becomes, each by itself. */
 #define SEND(text)      .send = {LAB_BYTES(text)}
 #define SEND2(one, two) .send = {LAB_BYTES(one), LAB_BYTES(two)}
-/* Of a frame of IPv4; V6, or addresses of IPv6, make it one of that, before its bytes are changed.
+/*
+ * Of a frame of IPv4; V6, or addresses of IPv6, make it one of that, before its bytes are changed.
  */
 #define V6            .shape = {.v6 = true}
 #define FROM(address) .from = address

@@ -70,9 +70,9 @@ uint32_t loader_tcp_mark(struct loader *loader)
     return loader->tcp->skel->rodata->tcp_mark;
 }
 
-uint16_t loader_tcp_seal(struct loader *loader)
+uint16_t loader_tcp_translation_mark(struct loader *loader)
 {
-    return loader->tcp->skel->rodata->tcp_seal;
+    return loader->tcp->skel->rodata->translation_mark;
 }
 
 uint64_t loader_tcp_key(const struct loader *loader, const struct mc_tcp_flow *flow)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* loaded: what tests do with a loader's programs that a server does not: run them, look into them.
+/*
+ * loaded: what tests do with a loader's programs that a server does not: run them, look into them.
  */
 #ifndef T_BPF_LOADED_H
 #define T_BPF_LOADED_H
@@ -32,9 +33,12 @@ int loader_run(struct loader *loader, enum loader_program program, struct loader
 
 /* Of the programs for TCP: the descriptor of a map, */
 int loader_tcp_map(struct loader *loader, const char *name);
-/* the mark that they set in packets of their own, their seal, and the key of a flow's entry. */
+/*
+ * the mark that they set in packets of their own, their translation mark, and the key of a flow's
+ * entry.
+ */
 uint32_t loader_tcp_mark(struct loader *loader);
-uint16_t loader_tcp_seal(struct loader *loader);
+uint16_t loader_tcp_translation_mark(struct loader *loader);
 uint64_t loader_tcp_key(const struct loader *loader, const struct mc_tcp_flow *flow);
 
 #endif

@@ -156,7 +156,7 @@ static void test_between(struct lab *lab, unsigned int nkeys)
     close(urgent.fd);
 }
 
-/* The stack replies to the client through that interface, which makes its way back known. */
+/* The stack replies to the client through that interface, which makes its return path known. */
 static bool reply_leaves(struct lab *lab, const char *interface)
 {
     struct sockaddr_in to = {.sin_family = AF_INET,

@@ -91,19 +91,19 @@ static bool other_mac_has_no_reply(struct lab *lab)
     return lab_run(lab, LOADER_XDP, &frame, &out) == 3 && memcmp(out.bytes, "\2\0\0\0\0\2", 6) == 0;
 }
 
-/* Makes every way back that many units of time older. */
+/* Makes every return path that many units of time older. */
 static void age_ways(struct lab *lab, unsigned int units)
 {
     const struct object *object = &lab->loader->object;
-    int fd = bpf_map__fd(object_map(object, "ways"));
-    struct mc_way set[MC_WAYS];
+    int fd = bpf_map__fd(object_map(object, "mc_return_paths"));
+    struct mc_return_path set[MC_RETURN_PATHS];
 
-    for (uint32_t i = 0; i < 1u << MC_WAY_BITS; i++) {
+    for (uint32_t i = 0; i < 1u << MC_RETURN_PATH_BITS; i++) {
         if (bpf_map_lookup_elem(fd, &i, set) != 0)
-            skip_all("no map of ways");
-        for (size_t j = 0; j < MC_WAYS; j++) {
+            skip_all("no map of return paths");
+        for (size_t j = 0; j < MC_RETURN_PATHS; j++) {
             set[j].to -= (uint64_t)units << 48;
-            set[j].vouch -= ((uint64_t)units << 48) * object->way_factors[3];
+            set[j].vouch -= ((uint64_t)units << 48) * object->return_path_factors[3];
         }
         bpf_map_update_elem(fd, &i, set, BPF_ANY);
     }
@@ -164,12 +164,12 @@ static void test_way(struct lab *lab, struct loader_link *link, const char *name
     ok(comes_unknown(lab, 1) && comes_unknown(lab, 2),
        "in a VLAN it is passed: the reply has left without a tag");
     ok(other_mac_has_no_reply(lab), "another MAC address with its IP address is passed");
-    loader_invalidate_ways(lab->loader);
+    loader_invalidate_return_paths(lab->loader);
     ok(neighbour_is_unknown(lab), "after a change of routes the neighbour is passed");
     ok(reply_leaves(lab) && from(lab, "10.0.0.2", "10.0.0.1", true),
        "after another reply of the stack it is answered");
-    loader_set_ports(lab->loader, &(struct mc_way_port){(uint32_t)lab->ifindex, 77}, 1);
-    ok(neighbour_is_unknown(lab), "as a port of another interface this one has no ways back");
+    loader_set_ports(lab->loader, &(struct mc_return_path_port){(uint32_t)lab->ifindex, 77}, 1);
+    ok(neighbour_is_unknown(lab), "as a port of another interface this one has no return paths");
     loader_set_ports(lab->loader, NULL, 0);
     test_age(lab);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which of the packets that XDP passes go into the AF_XDP ring of their queue, and when it is full.
+/*
+ * Which of the packets that XDP passes go into the AF_XDP ring of their queue, and when it is full.
  */
 #include <arpa/inet.h>
 #include <net/if.h>
@@ -58,7 +59,7 @@ static bool text_becomes(struct lab *lab, const struct shape *shape, const char 
     return becomes(lab, &frame, verdict);
 }
 
-/* The stack sends a datagram of the server, from which the way back is learned. */
+/* The stack sends a datagram of the server, from which the return path is learned. */
 static bool reply_leaves(struct lab *lab, bool v6)
 {
     struct sockaddr_storage to = {0}, own = {0};
@@ -187,7 +188,7 @@ static void test_states(struct lab *lab)
     ok(text_becomes(lab, &(struct shape){0}, "get small\r\n", PASS),
        "passed while everything is about to be flushed, if its tag may be hidden");
     lab->control->flush_at = 0;
-    loader_invalidate_ways(lab->loader);
+    loader_invalidate_return_paths(lab->loader);
     in_state(lab, &ours, PASS, "passed after a change of routes");
     ok(reply_leaves(lab, false), "the stack replies again");
     in_state(lab, &ours, REDIRECT, "then it goes into the ring again");
@@ -247,7 +248,7 @@ int main(void)
     lab_put(&lab, "large", 5, value, sizeof(value));
     reply_leaves(&lab, false);
     ok(text_becomes(&lab, &(struct shape){0}, "delete k\r\n", PASS), "passed without a ring");
-    loader_invalidate_ways(lab.loader);
+    loader_invalidate_return_paths(lab.loader);
     if (!ok(xsk_open(&xsk, (unsigned int)link.ifindex, 0, MC_RING_SIZE) == 0, "a ring is opened"))
         return done();
     taken = loader_set_ring(lab.loader, 5, xsk.fd);

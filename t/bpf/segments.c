@@ -39,12 +39,12 @@ static void open_settings(struct watch *watch, uint64_t settle)
 
     skel->rodata->settings.entries = WATCH_ENTRIES;
     skel->rodata->settings.nmedium = skel->rodata->settings.nlarge = 1;
-    skel->rodata->settings.nasks = 1;
+    skel->rodata->settings.noutstanding = 1;
     skel->rodata->settings.settle = settle;
-    skel->rodata->settings.ask = CHAIN_ASK_NS;
+    skel->rodata->settings.outstanding = CHAIN_OUTSTANDING_NS;
     skel->rodata->settings.any_socket = 1; /* BPF_PROG_TEST_RUN has none */
     skel->rodata->tick_ns = 4000000;
-    bpf_map__set_max_entries(skel->maps.buckets, WATCH_ENTRIES);
+    bpf_map__set_max_entries(skel->maps.mc_buckets, WATCH_ENTRIES);
     bpf_object__for_each_program(program,
                                  skel->obj) if (bpf_program__type(program) == BPF_PROG_TYPE_XDP)
         bpf_program__set_flags(program, BPF_F_XDP_HAS_FRAGS);
@@ -61,10 +61,10 @@ void watch_open(struct watch *watch, uint64_t settle)
     if (chain__load(watch->skel))
         skip_all(strerror(errno));
     watch->buckets = mmap(NULL, WATCH_ENTRIES * sizeof(struct chain_bucket), PROT_READ | PROT_WRITE,
-                          MAP_SHARED, bpf_map__fd(watch->skel->maps.buckets), 0);
+                          MAP_SHARED, bpf_map__fd(watch->skel->maps.mc_buckets), 0);
     if (watch->buckets == MAP_FAILED)
         skip_all("cannot map the table");
-    watch->all = &watch->skel->data_all->all;
+    watch->all = &watch->skel->data_whole_table->whole_table;
     watch->skel->data_control->control.port = htons(WATCH_PORT);
     for (size_t i = 0; i < MC_HASH_WORDS; i++) /* constant: no two keys of a test share a bucket */
         watch->skel->data_control->control.seed[i] = (i + 1) * 0x9e3779b97f4a7c15u;
@@ -88,12 +88,12 @@ struct chain_gate *watch_gate(struct watch *watch, const char *key)
 static void counts(struct watch *watch, uint64_t out[32])
 {
     int ncpus = libbpf_num_possible_cpus(), i, cpu;
-    size_t size = bpf_map__value_size(watch->skel->maps.chain_scratch_map);
+    size_t size = bpf_map__value_size(watch->skel->maps.mc_chain);
     char *rows = calloc((size_t)ncpus, (size + 7) & ~(size_t)7);
     uint32_t zero = 0;
 
     memset(out, 0, 32 * sizeof(*out));
-    if (bpf_map_lookup_elem(bpf_map__fd(watch->skel->maps.chain_scratch_map), &zero, rows))
+    if (bpf_map_lookup_elem(bpf_map__fd(watch->skel->maps.mc_chain), &zero, rows))
         diag("no counts: %s", strerror(errno));
     for (cpu = 0; cpu < ncpus; cpu++)
         for (i = 0; i < 32; i++)
@@ -110,18 +110,18 @@ void watch_mark_gates(struct watch *watch)
 
 void watch_mark(struct watch *watch)
 {
-    struct chain_ask ask = {0};
+    struct chain_outstanding ask = {0};
     uint32_t place = 0;
 
     watch_mark_gates(watch);
-    bpf_map_update_elem(bpf_map__fd(watch->skel->maps.asks), &place, &ask, BPF_ANY);
+    bpf_map_update_elem(bpf_map__fd(watch->skel->maps.mc_outstanding), &place, &ask, BPF_ANY);
     counts(watch, watch->counts);
 }
 
 void watch_age(struct watch *watch, uint64_t ns)
 {
-    int asks = bpf_map__fd(watch->skel->maps.asks);
-    struct chain_ask ask = {0};
+    int asks = bpf_map__fd(watch->skel->maps.mc_outstanding);
+    struct chain_outstanding ask = {0};
     uint32_t place = 0;
 
     bpf_map_lookup_elem(asks, &place, &ask);
@@ -272,8 +272,8 @@ static bool same(const struct bytes *a, const struct bytes *b)
 static bool passes(struct watch *watch, const struct bytes *frame, bool leaving)
 {
     static struct bytes out;
-    int rc = run(leaving ? watch->skel->progs.tx_filter : watch->skel->progs.rx_filter, frame, &out,
-                 1, NULL);
+    int rc = run(leaving ? watch->skel->progs.mc_tx_filter : watch->skel->progs.mc_rx_filter, frame,
+                 &out, 1, NULL);
 
     return rc == (leaving ? FILTER_NEXT : XDP_PASS) && same(frame, &out);
 }
@@ -333,7 +333,7 @@ uint32_t talk_time(struct talk *talk, const void *data, size_t n)
     uint32_t ns = 0;
 
     segment(&frame, talk, false, (uint32_t[]){talk->in, talk->out}, ACK, data, n);
-    run(talk->watch->skel->progs.rx_filter, &frame, &out, 1, &ns);
+    run(talk->watch->skel->progs.mc_rx_filter, &frame, &out, 1, &ns);
     talk->in += (uint32_t)n;
     return ns;
 }

@@ -151,7 +151,7 @@ static void test_dead(int program)
     int own = bpf_map__fd(skel->maps.mc_prog_array);
     uint32_t at = 1;
 
-    ok(!prog_array_set(bpf_map__fd(skel->maps.share_servers), 1,
+    ok(!prog_array_set(bpf_map__fd(skel->maps.mc_servers), 1,
                        bpf_program__fd(skel->progs.mc_shared)),
        "a server is called through mc_shared");
     goes_to(XDP_PASS, &frame, FRAME, "before it is attached its packets pass");
@@ -159,7 +159,7 @@ static void test_dead(int program)
     goes_to(SECOND, &frame, FRAME, "it gets its packets");
     bpf_map_delete_elem(own, &(uint32_t){0});
     goes_to(XDP_PASS, &frame, FRAME, "when it has ended its packets pass");
-    bpf_map_delete_elem(bpf_map__fd(skel->maps.share_servers), &at);
+    bpf_map_delete_elem(bpf_map__fd(skel->maps.mc_servers), &at);
     goes_to(XDP_PASS, &frame, FRAME, "also when it is not called any more");
     frame = make(0, 0, IPPROTO_UDP, UDP_FIRST);
     goes_to(FIRST, &frame, FRAME, "the other one gets its own all the time");
@@ -439,7 +439,7 @@ int main(void)
     bpf_object__for_each_program(each, skel->obj) bpf_program__set_flags(each, BPF_F_XDP_HAS_FRAGS);
     if (!ok(!share__load(skel), "the programs are loaded"))
         return done();
-    servers = bpf_map__fd(skel->maps.share_servers);
+    servers = bpf_map__fd(skel->maps.mc_servers);
     put16((uint8_t *)&skel->bss->share_ports.udp[0], UDP_FIRST);
     put16((uint8_t *)&skel->bss->share_ports.udp[1], UDP_SECOND);
     put16((uint8_t *)&skel->bss->share_ports.tcp[1], TCP_SECOND);

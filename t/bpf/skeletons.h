@@ -22,7 +22,7 @@ static inline struct tcp *skeleton_tcp(void)
 
     if (!skel)
         skip_all("cannot open the programs for TCP");
-    bpf_program__set_flags(skel->progs.tcp_xdp, BPF_F_XDP_HAS_FRAGS);
+    bpf_program__set_flags(skel->progs.mc_tcp_xdp, BPF_F_XDP_HAS_FRAGS);
     skel->rodata->tick_ns = loader_tick_ns();
     skel->rodata->tcp_mark = 1;
     return skel;

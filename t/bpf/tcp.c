@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Which requests over TCP the programs answer, in XDP and in TC, and which they pass: the frame
- * byte by byte, the connection's entry, the kept reply, the counts.
+ * byte by byte, the connection's entry, the retransmit buffer, the counts.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -234,12 +234,12 @@ static void test_room(const struct run *run)
         unsigned int least = (unsigned int)((sizeof(HIT) - 1 + (1u << scale) - 1) >> scale);
 
         begin(run, &conn, &segment, &get_hit);
-        conn.wscale = (uint8_t)scale;
+        conn.snd_wscale = (uint8_t)scale;
         conn_put(run->lab, run->v6, &conn);
         segment.window = least;
         right &= does(run, &segment, &get_hit, ACT_ANSWER, NOT_COUNTED);
         begin(run, &conn, &segment, &get_hit);
-        conn.wscale = (uint8_t)scale;
+        conn.snd_wscale = (uint8_t)scale;
         conn_put(run->lab, run->v6, &conn);
         segment.window = least - 1;
         right &= does(run, &segment, &get_hit, ACT_PASS, MC_TCP_PASS_WINDOW);
@@ -397,7 +397,7 @@ static const struct tcp_case cases[] = {
     {"in a padded frame it is answered", .packet.npadding = 20},
     {"of another class, and ECT, it is answered", .packet.traffic = 0xb9},
     {"with the same TSval it is answered", .packet.tsval = -16u},
-    {"with a checksum that is left to hardware it is answered", .packet.sum = SUM_BEGUN},
+    {"with a partial checksum it is answered", .packet.sum = SUM_PARTIAL},
     {"a reply as long as a segment may be is sent", .state.mss = sizeof(HIT) - 1},
     {"a reply a byte longer is left to the server", .state.mss = sizeof(HIT) - 2, PASSES(WINDOW)},
     {"passed: FIN", FLAGS(FIN | ACK), PASSES(SEGMENT)},
@@ -428,10 +428,10 @@ static const struct tcp_case cases[] = {
     {"passed: the server has not counted all that it sent", .state.boundary = -1ull << 32,
      PASSES(BOUNDARY)},
     {"passed: the server is further", .state.boundary = 1 + (1ull << 32), PASSES(BOUNDARY)},
-    {"passed: bytes before it lie in the socket", .state.in_end = 10, .packet.seq = 10,
+    {"passed: bytes before it lie in the socket", .state.rcv_nxt = 10, .packet.seq = 10,
      PASSES(BOUNDARY)},
-    {"passed: it lies in the socket already", .state.in_end = 10, PASSES(BOUNDARY)},
-    {"passed: the client has not received all", .state.out_end = 10, PASSES(BOUNDARY)},
+    {"passed: it lies in the socket already", .state.rcv_nxt = 10, PASSES(BOUNDARY)},
+    {"passed: the client has not received all", .state.snd_nxt = 10, PASSES(BOUNDARY)},
     {"passed: it begins a byte too early", .packet.seq = -1u, PASSES(BOUNDARY)},
     {"passed: it begins a byte too late", .packet.seq = 1, PASSES(BOUNDARY)},
     {"passed: it is out of all windows", .packet.seq = 1u << 31, PASSES(BOUNDARY)},
@@ -485,7 +485,7 @@ static void test_follows(const struct run *run)
     segment.v6 = run->v6;
     right &= does(run, &segment, &get_hit, ACT_PASS, MC_TCP_PASS_BOUNDARY);
     conn_get(run->lab, run->v6, &conn);
-    conn.out_end += 8; /* the server's reply to the set */
+    conn.snd_nxt += 8; /* the server's reply to the set */
     conn_put(run->lab, run->v6, &conn);
     conn_settle(run->lab, &conn);
     segment_in(run->lab, &segment, &conn, get_hit.text, get_hit.n);
@@ -559,7 +559,7 @@ static bool is_refused(const struct run *run, const struct frame *frame)
     if (run->hook == HOOK_XDP && (out.verdict != XDP_IS_PASS || !frame_equal(&out.out, frame)))
         return false;
     return run->hook == HOOK_XDP ||
-           (out.verdict == TC_IS_NEXT && conn_get(run->lab, run->v6, &conn) && !conn.shift.nreply);
+           (out.verdict == TC_IS_NEXT && conn_get(run->lab, run->v6, &conn) && !conn.delta.nreply);
 }
 
 /* Each bit of a request's frame, from its IP header on. */

@@ -45,9 +45,9 @@ void tcp_lab_open(struct tcp_lab *lab)
         exit(done());
     }
     lab->slots = loader_tcp_slots(lab->lab.loader);
-    lab->conns = map_of(lab, "tcp_conns", sizeof(struct mc_tcp_conn));
-    lab->kept = map_of(lab, "tcp_kept", sizeof(struct tcp_kept));
-    lab->seal = ntohs(loader_tcp_seal(lab->lab.loader));
+    lab->conns = map_of(lab, "mc_tcp_conns", sizeof(struct mc_tcp_conn));
+    lab->rtx = map_of(lab, "mc_tcp_rtx", sizeof(struct rtx_buffer));
+    lab->translation_mark = ntohs(loader_tcp_translation_mark(lab->lab.loader));
     lab->lab.control->tcp_port = htons(LAB_PORT);
     tcp_lab_set_alone(lab, false);
 }
@@ -66,7 +66,7 @@ void tcp_lab_set_alone(struct tcp_lab *lab, bool alone)
 static int hook_fd(struct tcp_lab *lab, enum hook hook)
 {
     if (hook == HOOK_EGRESS)
-        return loader_program_named(lab->lab.loader, "mc_ways_both");
+        return loader_program_named(lab->lab.loader, "mc_learn_both");
     return loader_program_fd(lab->lab.loader, hook == HOOK_XDP ? LOADER_XDP : LOADER_TC);
 }
 
@@ -138,14 +138,14 @@ void segment_seal(struct frame *frame, enum sum sum)
     uint32_t words = pseudo_sum(frame);
 
     put16(tcp + 16, 0);
-    if (sum != SUM_BEGUN)
+    if (sum != SUM_PARTIAL)
         words = ~folded(words + words_sum(tcp, segment_size(frame))) & 0xffff;
     put16(tcp + 16, folded(words));
     if (sum == SUM_WRONG)
         tcp[16] ^= 0x10;
 }
 
-bool segment_is_begun(const struct frame *frame)
+bool segment_is_partial(const struct frame *frame)
 {
     return get16(frame->bytes + LINK + ip_size(frame) + 16) == folded(pseudo_sum(frame));
 }
@@ -275,16 +275,16 @@ void conn_settle(struct tcp_lab *lab, const struct mc_tcp_conn *conn)
     struct mc_tcp_slot *slot = &lab->slots[conn->slot];
 
     slot->generation = conn->generation;
-    slot->boundary = mc_tcp_boundary(conn->in_end - conn->in_base, conn->out_end - conn->out_base);
+    slot->boundary = mc_tcp_boundary(conn->rcv_nxt - conn->irs, conn->snd_nxt - conn->iss);
 }
 
 static void empty_kept(struct tcp_lab *lab)
 {
-    static const struct tcp_kept none;
+    static const struct rtx_buffer none;
     uint32_t i;
 
-    for (i = 0; i < KEPT_TRIES; i++)
-        kept_put(lab, (TCP_SLOT + i * KEPT_STEP) % MC_TCP_KEPT_MAX, &none);
+    for (i = 0; i < RTX_TRIES; i++)
+        rtx_put(lab, (TCP_SLOT + i * KEPT_STEP) % MC_TCP_RTX_MAX, &none);
 }
 
 void conn_init_at(struct tcp_lab *lab, struct mc_tcp_conn *conn, uint32_t in, uint32_t out,
@@ -292,25 +292,25 @@ void conn_init_at(struct tcp_lab *lab, struct mc_tcp_conn *conn, uint32_t in, ui
 {
     *conn = (struct mc_tcp_conn){
         .flags = MC_TCP_FOLLOWED,
-        .shift = {.in = in, .out = out},
-        .in_base = base,
-        .out_base = ~base - 12345,
-        .in_end = base + far,
-        .out_end = ~base - 12345 + far * 3,
+        .delta = {.rx = in, .tx = out},
+        .irs = base,
+        .iss = ~base - 12345,
+        .rcv_nxt = base + far,
+        .snd_nxt = ~base - 12345 + far * 3,
         .tsval = htonl(0xfffffff0u),
         .client_ts = 0xfffffff8u,
         .window = htons(0x1234),
-        .wscale = 7,
+        .snd_wscale = 7,
         .mss = 1448,
         .slot = TCP_SLOT,
         .generation = TCP_GENERATION,
         .ifindex = LO,
-        .kept = MC_TCP_KEPT_MAX,
+        .rtx = MC_TCP_RTX_MAX,
         .mac = 0x020000000002, /* client_mac, the same read either way */
     };
-    conn->acked = conn->out_end;
-    conn->told = conn->in_end;
-    conn->born = conn->in_end;
+    conn->snd_una = conn->snd_nxt;
+    conn->last_ack_sent = conn->rcv_nxt;
+    conn->born = conn->rcv_nxt;
     empty_kept(lab);
     lab->slots[conn->slot].answered = 0;
     conn_settle(lab, conn);
@@ -328,8 +328,8 @@ void segment_in(struct tcp_lab *lab, struct segment *segment, const struct mc_tc
 {
     lab->slots[conn->slot].binary = n && *(const uint8_t *)text == 0x80;
     *segment = (struct segment){
-        .seq = conn->in_end + conn->shift.in,
-        .ack = conn->out_end + conn->shift.out,
+        .seq = conn->rcv_nxt + conn->delta.rx,
+        .ack = conn->snd_nxt + conn->delta.tx,
         .flags = PSH | ACK,
         .window = 500,
         .tsval = conn->client_ts + 16,
@@ -344,12 +344,12 @@ void segment_out(struct segment *segment, const struct mc_tcp_conn *conn, const 
 {
     *segment = (struct segment){
         .from_server = true,
-        .seq = conn->out_end,
-        .ack = conn->in_end,
+        .seq = conn->snd_nxt,
+        .ack = conn->rcv_nxt,
         .flags = PSH | ACK,
         .window = 0x4321,
         .tsval = ntohl(conn->tsval) + 100 -
-                 (conn->shift.in | conn->shift.out ? (uint32_t)MC_TCP_AHEAD : 0),
+                 (conn->delta.rx | conn->delta.tx ? (uint32_t)MC_TCP_AHEAD : 0),
         .tsecr = conn->client_ts,
         .text = text,
         .n = n,
@@ -361,11 +361,11 @@ void case_apply(struct tcp_lab *lab, const struct tcp_case *row, struct mc_tcp_c
 {
     struct mc_tcp_slot *slot = &lab->slots[conn->slot];
 
-    conn->in_end += row->state.in_end;
-    conn->out_end += row->state.out_end;
+    conn->rcv_nxt += row->state.rcv_nxt;
+    conn->snd_nxt += row->state.snd_nxt;
     conn->client_ts += row->state.client_ts;
     conn->mss = row->state.mss ? (uint16_t)row->state.mss : conn->mss;
-    conn->wscale = row->state.wscale ? (uint8_t)row->state.wscale : conn->wscale;
+    conn->snd_wscale = row->state.snd_wscale ? (uint8_t)row->state.snd_wscale : conn->snd_wscale;
     conn->ifindex = row->state.ifindex ? row->state.ifindex : conn->ifindex;
     conn->vlan = row->state.vlan ? (uint16_t)row->state.vlan : conn->vlan;
     conn->mac ^= row->state.mac;
@@ -387,19 +387,19 @@ void case_apply(struct tcp_lab *lab, const struct tcp_case *row, struct mc_tcp_c
     segment->n = row->packet.bare ? 0 : segment->n - row->packet.skipped;
 }
 
-void kept_get(struct tcp_lab *lab, uint32_t at, struct tcp_kept *kept)
+void rtx_get(struct tcp_lab *lab, uint32_t at, struct rtx_buffer *rtx)
 {
-    if (bpf_map_lookup_elem(lab->kept, &at, kept))
+    if (bpf_map_lookup_elem(lab->rtx, &at, rtx))
         diag("place %u: %s", at, strerror(errno));
 }
 
-void kept_put(struct tcp_lab *lab, uint32_t at, const struct tcp_kept *kept)
+void rtx_put(struct tcp_lab *lab, uint32_t at, const struct rtx_buffer *rtx)
 {
-    if (bpf_map_update_elem(lab->kept, &at, kept, BPF_ANY))
+    if (bpf_map_update_elem(lab->rtx, &at, rtx, BPF_ANY))
         diag("place %u: %s", at, strerror(errno));
 }
 
-uint64_t kept_owner(uint32_t reply, uint32_t slot, uint32_t generation)
+uint64_t rtx_owner(uint32_t reply, uint32_t slot, uint32_t generation)
 {
     return (uint64_t)reply << 32 | (uint32_t)(generation << 18) | (slot + 1);
 }

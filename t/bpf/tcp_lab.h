@@ -3,7 +3,7 @@
  * tcp_lab: what the tests of the programs in bpf/tcp share. Segments of one connection, whose entry
  * a test writes itself; a model of the rules, in numbers alone, which says what the programs are to
  * do with a segment; and a comparison of all that they did: the frame byte by byte, the entry, the
- * kept reply, the counts.
+ * retransmit buffer, the counts.
  */
 #ifndef T_BPF_TCP_LAB_H
 #define T_BPF_TCP_LAB_H
@@ -19,11 +19,11 @@
 #include "t/model/splice.h"
 
 enum {
-    TCP_SLOTS = 3 * MC_TCP_KEPT_MAX, /* several have the same place for a kept reply */
-    TCP_SLOT = 5,                    /* of the connection */
+    TCP_SLOTS = 3 * MC_TCP_RTX_MAX, /* several have the same retransmit buffer */
+    TCP_SLOT = 5,                   /* of the connection */
     TCP_GENERATION = 9,
     TCP_REPLY_MAX = 1392, /* bytes of text */
-    KEPT_TRIES = 4,       /* places that are tried for a reply, */
+    RTX_TRIES = 4,        /* places that are tried for a reply, */
     KEPT_STEP = 2053,     /* so far apart */
     TCP_OTHER = 7,        /* an interface that frames do not come by */
 };
@@ -31,22 +31,22 @@ enum {
 enum { FIN = 1, SYN = 2, RST = 4, PSH = 8, ACK = 16, URG = 32, ECE = 64, CWR = 128, AE = 256 };
 
 /* A place of the map tcp_kept. */
-struct tcp_kept {
+struct rtx_buffer {
     uint64_t owner;
     uint32_t n;
     uint32_t unused;
-    char text[MC_TCP_KEPT_BYTES + 48];
+    char text[MC_TCP_RTX_BYTES + 48];
 };
 
 struct tcp_lab {
     struct lab lab;
     struct mc_tcp_slot *slots;
-    int conns, kept;   /* maps */
-    uint16_t seal;     /* as it stands in a header */
-    bool alone;        /* TC has no XDP before it */
-    bool keeps_others; /* an acknowledged reply's place is another connection's */
-    splice_rules off;  /* the rules without which the model is asked */
-    bool quiet;        /* a difference is not printed */
+    int conns, rtx;            /* maps */
+    uint16_t translation_mark; /* as it stands in a header */
+    bool alone;                /* TC has no XDP before it */
+    bool keeps_others;         /* an acknowledged reply's place is another connection's */
+    splice_rules off;          /* the rules without which the model is asked */
+    bool quiet;                /* a difference is not printed */
 };
 
 /* The hooks, by the programs that stand there and call those of bpf/tcp. */
@@ -59,7 +59,7 @@ void tcp_lab_set_alone(struct tcp_lab *lab, bool alone);
 
 /* --- segments ------------------------------------------------------------------------------- */
 
-enum sum { SUM_WHOLE, SUM_BEGUN, SUM_WRONG };
+enum sum { SUM_WHOLE, SUM_PARTIAL, SUM_WRONG };
 
 /* Numbers are those on the wire. */
 struct segment {
@@ -83,9 +83,9 @@ void segment_seal_ip(struct frame *frame);
 /* TCP's header, and TCP's bytes by IP's length. */
 uint8_t *segment_tcp(struct frame *frame);
 size_t segment_size(const struct frame *frame);
-/* Whether TCP's checksum seems to be left to hardware. */
-bool segment_is_begun(const struct frame *frame);
-/* Whether TCP's and IP's checksums are right. */
+/* Whether TCP's checksum seems to be partial. */
+bool segment_is_partial(const struct frame *frame);
+/* Whether TCP's and IP's checksums are valid. */
 bool segment_is_sound(const struct frame *frame);
 
 /* --- the connection ------------------------------------------------------------------------- */
@@ -110,10 +110,10 @@ void segment_in(struct tcp_lab *lab, struct segment *segment, const struct mc_tc
 void segment_out(struct segment *segment, const struct mc_tcp_conn *conn, const void *text,
                  size_t n);
 
-void kept_get(struct tcp_lab *lab, uint32_t at, struct tcp_kept *kept);
-void kept_put(struct tcp_lab *lab, uint32_t at, const struct tcp_kept *kept);
+void rtx_get(struct tcp_lab *lab, uint32_t at, struct rtx_buffer *rtx);
+void rtx_put(struct tcp_lab *lab, uint32_t at, const struct rtx_buffer *rtx);
 /* What the programs write as the owner of a reply's text. */
-uint64_t kept_owner(uint32_t reply, uint32_t slot, uint32_t generation);
+uint64_t rtx_owner(uint32_t reply, uint32_t slot, uint32_t generation);
 
 /* --- what is to happen ---------------------------------------------------------------------- */
 
@@ -159,7 +159,7 @@ enum {
     ODD_OPTIONS = 8,  /* of IP */
     ODD_WAY = 16,     /* it came from elsewhere than the server's segments go to */
     ODD_MARK = 32,    /* the programs have made it themselves */
-    ODD_DONE = 64,    /* they have sealed it, on another interface */
+    ODD_DONE = 64,    /* they have marked it as translated, on another interface */
 };
 
 /*
@@ -179,10 +179,10 @@ bool tcp_does(struct tcp_lab *lab, enum hook hook, const struct segment *segment
 /* The reply to a segment, with a whole checksum; `after`: the entry behind it. */
 void reply_frame(struct frame *want, const struct segment *segment, const struct outcome *outcome,
                  const struct mc_tcp_conn *after);
-/* Translates timestamps, where they are the first option, and seals what comes. */
+/* Translates timestamps, where they are the first option, and marks what arrives. */
 void segment_mark(const struct tcp_lab *lab, uint8_t *tcp, const struct mc_tcp_conn *conn,
-                  bool comes);
-/* Makes a segment's frame what TC makes of it: numbers, timestamps, seal, checksum. */
+                  bool ingress);
+/* Makes a segment's frame what TC makes of it: numbers, timestamps, mark, checksum. */
 void segment_translate(const struct tcp_lab *lab, struct frame *frame,
                        const struct segment *segment, const struct mc_tcp_conn *conn);
 /* The packet without data that TC puts in the place of a segment's, with these numbers. */
@@ -197,13 +197,13 @@ void bare_frame(const struct tcp_lab *lab, struct frame *want, const struct fram
 struct tcp_case {
     const char *description;
     struct {
-        uint32_t in_end, out_end, client_ts; /* added, as all that wraps */
-        uint32_t generation;                 /* of the slot, added */
-        uint64_t boundary;                   /* likewise */
-        bool unpublished;                    /* there is none */
-        uint32_t mss, wscale, ifindex, vlan; /* in the place of what is there, unless 0 */
-        uint64_t mac;                        /* these bits are another's, */
-        uint8_t flags;                       /* and these reversed */
+        uint32_t rcv_nxt, snd_nxt, client_ts;    /* added, as all that wraps */
+        uint32_t generation;                     /* of the slot, added */
+        uint64_t boundary;                       /* likewise */
+        bool unpublished;                        /* there is none */
+        uint32_t mss, snd_wscale, ifindex, vlan; /* in the place of what is there, unless 0 */
+        uint64_t mac;                            /* these bits are another's, */
+        uint8_t flags;                           /* and these reversed */
     } state;
     struct {
         uint32_t seq, ack, tsval, window; /* added */

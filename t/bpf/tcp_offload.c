@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Segments whose checksums are left to hardware, and merged ones, through the programs on TC's
- * hooks of a tap device: what leaves, and what the stack gets. Only a real packet is marked so.
+ * Segments with partial checksums, and merged ones, through the programs on TC's hooks of a tap
+ * device: what leaves, and what the stack gets. Only a real packet is marked so.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -149,7 +149,7 @@ static bool arrives_as(struct wire *wire, const struct frame *want)
 
 /* --- segments --------------------------------------------------------------------------------- */
 
-/* A connection's next segment, whose checksum is left or not. */
+/* A connection's next segment, whose checksum is partial or whole. */
 static void begin(struct wire *wire, struct mc_tcp_conn *conn, struct segment *segment,
                   const struct request *request, bool left)
 {
@@ -157,7 +157,7 @@ static void begin(struct wire *wire, struct mc_tcp_conn *conn, struct segment *s
     conn->ifindex = (uint32_t)wire->ifindex;
     conn_put(&wire->lab, false, conn);
     segment_in(&wire->lab, segment, conn, request->text, request->n);
-    segment->sum = left ? SUM_BEGUN : SUM_WHOLE;
+    segment->sum = left ? SUM_PARTIAL : SUM_WHOLE;
 }
 
 static void to_device(struct frame *frame, const struct segment *segment)
@@ -190,7 +190,7 @@ static bool resets(struct wire *wire, const struct segment *segment)
 static void test_answer(struct wire *wire, bool left)
 {
     static struct frame frame, want;
-    const char *sum = left ? "left to hardware" : "complete";
+    const char *sum = left ? "partial" : "complete";
     struct mc_tcp_conn conn;
     struct segment segment;
 
@@ -219,7 +219,7 @@ static void test_pass(struct wire *wire, bool left)
     ok(comes(wire, &frame, left, 0) && arrives_as(wire, &want),
        "a segment that is passed, whose checksum is %s: it stays so, and the numbers are the "
        "socket's",
-       left ? "left to hardware" : "complete");
+       left ? "partial" : "complete");
     ok(resets(wire, &segment), "what the stack sends has the client's numbers, and a right sum");
 }
 
@@ -231,7 +231,7 @@ static void test_paid(struct wire *wire, bool left)
     bool right;
 
     begin(wire, &conn, &segment, &get_hit, left);
-    conn.acked -= 100;
+    conn.snd_una -= 100;
     conn_put(&wire->lab, false, &conn);
     to_device(&frame, &segment);
     bare_frame(&wire->lab, &bare, &frame, &segment, segment.seq - 1000, segment.ack - 5000, &conn);
@@ -239,7 +239,7 @@ static void test_paid(struct wire *wire, bool left)
     make_reply(wire, &want, &segment);
     ok(right && leaves_as(wire, &want) && arrives_as(wire, &bare),
        "a request that acknowledges, whose checksum is %s: reply and acknowledgement are right",
-       left ? "left to hardware" : "complete");
+       left ? "partial" : "complete");
     leaves(wire, &want); /* the stack's reset */
 }
 

@@ -105,7 +105,7 @@ static bool asks(struct tcp_lab *lab, bool v6, const char *key, const char *valu
     bool right;
     int i;
 
-    rows_open(&rows, lab, "segment_scratch_map");
+    rows_open(&rows, lab, "mc_tcp_scratch");
     rows_load(&rows);
     for (i = 0; i < rows.ncpus; i++)
         memset(rows.bytes + (size_t)i * rows.size + rows_place(&rows, "is_one"), 0, 4);
@@ -191,7 +191,7 @@ static bool is_served_by_kept_clock(struct tcp_lab *lab, bool v6)
     struct rows rows;
     int tries, i;
 
-    rows_open(&rows, lab, "scratch_map");
+    rows_open(&rows, lab, "mc_scratch");
     conn_init(lab, &conn, 1000, 5000);
     segment_in(lab, &segment, &conn, request.text, request.n);
     segment.v6 = v6;

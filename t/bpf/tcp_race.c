@@ -76,9 +76,9 @@ static void make_frame(struct race *race, struct frame *reply, const char *text,
     segment.v6 = race->v6;
     segment_frame(&race->frame, &segment);
     after = race->conn;
-    after.shift.request = segment.seq;
-    after.shift.nrequest = (uint32_t)segment.n;
-    after.shift.reply = segment.ack;
+    after.delta.request = segment.seq;
+    after.delta.nrequest = (uint32_t)segment.n;
+    after.delta.reply = segment.ack;
     reply_frame(reply, &segment, &outcome, &after);
 }
 
@@ -88,18 +88,18 @@ static void make_frame(struct race *race, struct frame *reply, const char *text,
  */
 static unsigned int take_kept(struct tcp_lab *lab, unsigned int *freed)
 {
-    static const struct tcp_kept none;
-    static struct tcp_kept kept;
+    static const struct rtx_buffer none;
+    static struct rtx_buffer rtx;
     unsigned int found = 0;
     uint32_t i, at;
 
-    for (i = 0; i < KEPT_TRIES; i++) {
-        at = (TCP_SLOT + i * KEPT_STEP) % MC_TCP_KEPT_MAX;
-        kept_get(lab, at, &kept);
-        found += kept.owner != 0;
-        *freed += !kept.owner && kept.n;
-        if (kept.owner || kept.n)
-            kept_put(lab, at, &none);
+    for (i = 0; i < RTX_TRIES; i++) {
+        at = (TCP_SLOT + i * KEPT_STEP) % MC_TCP_RTX_MAX;
+        rtx_get(lab, at, &rtx);
+        found += rtx.owner != 0;
+        *freed += !rtx.owner && rtx.n;
+        if (rtx.owner || rtx.n)
+            rtx_put(lab, at, &none);
     }
     return found;
 }
@@ -169,18 +169,18 @@ static bool publish_run(struct race *race, const struct frame *reply, unsigned i
 {
     static struct tcp_run run;
     uint32_t answered = race->lab->slots[TCP_SLOT].answered;
-    unsigned int kept, freed = 0;
+    unsigned int rtx, freed = 0;
 
     conn_put(race->lab, race->v6, &race->conn);
     race->bucket->accessed = 0;
     run.mark = 0;
     if (tcp_run(race->lab, race->hook, &race->frame, &run))
         return false;
-    kept = take_kept(race->lab, &freed);
+    rtx = take_kept(race->lab, &freed);
     if (race->lab->slots[TCP_SLOT].answered == answered + 1)
-        return is_reply(race, race->hook, &run, reply) && kept == 1 && race->bucket->accessed;
+        return is_reply(race, race->hook, &run, reply) && rtx == 1 && race->bucket->accessed;
     *late += freed;
-    return is_passed(race, race->hook, &run) && kept == 0 && !race->bucket->accessed &&
+    return is_passed(race, race->hook, &run) && rtx == 0 && !race->bucket->accessed &&
            race->lab->slots[TCP_SLOT].answered == answered;
 }
 
@@ -235,7 +235,7 @@ static bool execute_run(struct race *race, const struct frame *reply, bool *answ
     static struct tcp_run run;
     struct mc_tcp_slot *slot = &race->lab->slots[TCP_SLOT];
     uint32_t before = slot->answered;
-    unsigned int kept, freed = 0;
+    unsigned int rtx, freed = 0;
     bool failed;
 
     __atomic_store_n(&slot->boundary, MC_TCP_NONE, __ATOMIC_RELEASE);
@@ -246,10 +246,10 @@ static bool execute_run(struct race *race, const struct frame *reply, bool *answ
     failed = tcp_run(race->lab, race->hook, &race->frame, &run) != 0;
     while (atomic_load(&race->ended) != atomic_load(&race->begun))
         sched_yield();
-    kept = take_kept(race->lab, &freed);
+    rtx = take_kept(race->lab, &freed);
     *answered = slot->answered != before;
-    return !failed && (*answered ? is_reply(race, race->hook, &run, reply) && kept == 1
-                                 : is_passed(race, race->hook, &run) && kept == 0);
+    return !failed && (*answered ? is_reply(race, race->hook, &run, reply) && rtx == 1
+                                 : is_passed(race, race->hook, &run) && rtx == 0);
 }
 
 /* The command ends later if the last request was answered, sooner if it was not. */
@@ -342,18 +342,18 @@ static bool twins_agree(struct race *race, const struct twin twins[2],
                         const struct frame replies[2], unsigned int tally[3])
 {
     const struct mc_tcp_slot *slot = &race->lab->slots[TCP_SLOT];
-    unsigned int freed = 0, kept = take_kept(race->lab, &freed), i;
+    unsigned int freed = 0, rtx = take_kept(race->lab, &freed), i;
 
     for (i = 0; i < 2; i++) {
         if (!is_reply(race, twins[0].by, &twins[0].run, &replies[i]) ||
             !is_reply(race, twins[1].by, &twins[1].run, &replies[i]))
             continue;
         tally[i]++;
-        return slot->answered == 1 && kept == 1;
+        return slot->answered == 1 && rtx == 1;
     }
     tally[2]++;
     return is_passed(race, twins[0].by, &twins[0].run) &&
-           is_passed(race, twins[1].by, &twins[1].run) && slot->answered == 0 && kept == 0;
+           is_passed(race, twins[1].by, &twins[1].run) && slot->answered == 0 && rtx == 0;
 }
 
 static void test_twins(struct race *race, size_t n)
@@ -394,12 +394,11 @@ static void test_twins(struct race *race, size_t n)
     diag("one value %u, the other %u, passed %u", tally[0], tally[1], tally[2]);
 }
 
-/* --- a place that is taken while it is read ------------------------------------------------------
- */
+/* --- a place that is taken while it is read --------------------------------------------------- */
 
 struct places {
     struct race *race;
-    struct tcp_kept kept[3]; /* the connection's; another's with other bytes; with the same */
+    struct rtx_buffer rtx[3]; /* the connection's; another's with other bytes; with the same */
     uint32_t at;
 };
 
@@ -411,7 +410,7 @@ static void *take_main(void *from)
 
     on_cpu(1);
     while (!atomic_load(&places->race->stop))
-        kept_put(places->race->lab, places->at, &places->kept[++i % 3]);
+        rtx_put(places->race->lab, places->at, &places->rtx[++i % 3]);
     return NULL;
 }
 
@@ -438,17 +437,17 @@ static void test_taken(struct race *race)
     right = !tcp_run(race->lab, HOOK_INGRESS, &race->frame, &run) &&
             run.verdict == TC_IS_REDIRECT && conn_get(race->lab, race->v6, &conn);
     places.race = race;
-    places.at = conn.kept;
-    kept_get(race->lab, places.at, &places.kept[0]);
-    places.kept[1] = places.kept[0];
-    places.kept[1].owner ^= 1ull << 32;
-    places.kept[2] = places.kept[1];
-    memset(places.kept[1].text, 'w', sizeof(places.kept[1].text));
+    places.at = conn.rtx;
+    rtx_get(race->lab, places.at, &places.rtx[0]);
+    places.rtx[1] = places.rtx[0];
+    places.rtx[1].owner ^= 1ull << 32;
+    places.rtx[2] = places.rtx[1];
+    memset(places.rtx[1].text, 'w', sizeof(places.rtx[1].text));
     atomic_store(&race->stop, false);
     pthread_create(&taker, NULL, take_main, &places);
     on_cpu(0);
     for (i = 0; right && i < MOST_RUNS && (i < runs || again < least || none < least); i++) {
-        conn.again = 0; /* never in pieces */
+        conn.retransmits = 0; /* never in pieces */
         conn_put(race->lab, race->v6, &conn);
         run.mark = 0;
         right = !tcp_run(race->lab, HOOK_INGRESS, &race->frame, &run) &&
@@ -460,13 +459,12 @@ static void test_taken(struct race *race)
     atomic_store(&race->stop, true);
     pthread_join(taker, NULL);
     ok(right && again >= least && none >= least,
-       "IPv%d: a kept reply whose place is taken meanwhile: that reply or none, never another's",
+       "IPv%d: a retransmit buffer that is taken meanwhile: that reply or none, never another's",
        race->v6 ? 6 : 4);
     diag("sent again %u times, not %u times", again, none);
 }
 
-/* --- memory that is used again -----------------------------------------------------------------
- */
+/* --- memory that is used again ---------------------------------------------------------------- */
 
 static const char *const hook_names[] = {"XDP", "TC ingress", "TC egress"};
 
@@ -583,25 +581,25 @@ static void test_held(struct tcp_lab *lab)
 /* The place of a reply that the client never acknowledged. */
 static void test_place(struct tcp_lab *lab)
 {
-    struct tcp_kept kept = {.n = 5, .text = "reply"};
+    struct rtx_buffer rtx = {.n = 5, .text = "reply"};
     struct mc_tcp_conn conn;
 
     conn_init(lab, &conn, 100, 100);
-    conn.shift.nreply = 5;
-    conn.shift.reply = conn.out_end + 95;
-    conn.shift.nrequest = 9;
-    conn.shift.request = conn.in_end + 91;
-    conn.kept = TCP_SLOT;
+    conn.delta.nreply = 5;
+    conn.delta.reply = conn.snd_nxt + 95;
+    conn.delta.nrequest = 9;
+    conn.delta.request = conn.rcv_nxt + 91;
+    conn.rtx = TCP_SLOT;
     conn_put(lab, false, &conn);
-    kept.owner = kept_owner(conn.shift.reply, conn.slot, conn.generation);
-    kept_put(lab, conn.kept, &kept);
+    rtx.owner = rtx_owner(conn.delta.reply, conn.slot, conn.generation);
+    rtx_put(lab, conn.rtx, &rtx);
     lab->slots[conn.slot].generation++;
     loader_sweep_tcp(lab->lab.loader);
-    kept_get(lab, TCP_SLOT, &kept);
-    ok(conn_get(lab, false, &conn) && kept.owner, "an unacknowledged reply stays with the entry");
+    rtx_get(lab, TCP_SLOT, &rtx);
+    ok(conn_get(lab, false, &conn) && rtx.owner, "an unacknowledged reply stays with the entry");
     loader_sweep_tcp(lab->lab.loader);
-    kept_get(lab, TCP_SLOT, &kept);
-    ok(!conn_get(lab, false, &conn) && !kept.owner, "and with the entry its place becomes free");
+    rtx_get(lab, TCP_SLOT, &rtx);
+    ok(!conn_get(lab, false, &conn) && !rtx.owner, "and with the entry its place becomes free");
 }
 
 static void test_sweep(struct tcp_lab *lab)

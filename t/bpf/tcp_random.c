@@ -98,14 +98,14 @@ static unsigned int any_flags(void)
 static void any_comes(struct segment *segment, struct tcp_lab *lab, const struct mc_tcp_conn *conn,
                       const struct request *request, uint8_t options[40])
 {
-    const struct mc_tcp_shift *shift = &conn->shift;
-    uint32_t next = conn->in_end + shift->in, last = conn->out_end + shift->out;
-    const uint32_t seqs[] = {next, next, next, next, next + 8, conn->in_end, shift->request};
-    const uint32_t acks[] = {last, last, last, last, conn->acked + shift->out, shift->reply};
-    const uint32_t open_seqs[] = {shift->request, shift->request + 4, next, next};
-    const uint32_t open_acks[] = {shift->reply, shift->reply, shift->reply + below(50),
-                                  shift->reply + shift->nreply};
-    bool open = shift->nreply && !one_in(3);
+    const struct mc_tcp_delta *delta = &conn->delta;
+    uint32_t next = conn->rcv_nxt + delta->rx, last = conn->snd_nxt + delta->tx;
+    const uint32_t seqs[] = {next, next, next, next, next + 8, conn->rcv_nxt, delta->request};
+    const uint32_t acks[] = {last, last, last, last, conn->snd_una + delta->tx, delta->reply};
+    const uint32_t open_seqs[] = {delta->request, delta->request + 4, next, next};
+    const uint32_t open_acks[] = {delta->reply, delta->reply, delta->reply + below(50),
+                                  delta->reply + delta->nreply};
+    bool open = delta->nreply && !one_in(3);
 
     segment_in(lab, segment, conn, request->text, request->n);
     segment->seq = open ? near(open_seqs, 4) : near(seqs, sizeof(seqs) / sizeof(seqs[0]));
@@ -118,11 +118,11 @@ static void any_comes(struct segment *segment, struct tcp_lab *lab, const struct
 static void any_leaves(struct segment *segment, const struct mc_tcp_conn *conn,
                        const struct request *request, uint8_t options[40])
 {
-    const struct mc_tcp_shift *shift = &conn->shift;
-    uint32_t splice = shift->reply - shift->out + shift->nreply;
-    const uint32_t seqs[] = {conn->out_end, conn->out_end, conn->acked, splice};
-    const uint32_t acks[] = {conn->in_end, conn->in_end,
-                             shift->request - shift->in + shift->nrequest};
+    const struct mc_tcp_delta *delta = &conn->delta;
+    uint32_t splice = delta->reply - delta->tx + delta->nreply;
+    const uint32_t seqs[] = {conn->snd_nxt, conn->snd_nxt, conn->snd_una, splice};
+    const uint32_t acks[] = {conn->rcv_nxt, conn->rcv_nxt,
+                             delta->request - delta->rx + delta->nrequest};
 
     segment_out(segment, conn, request->text, request->n);
     segment->seq = near(seqs, sizeof(seqs) / sizeof(seqs[0]));
@@ -130,10 +130,10 @@ static void any_leaves(struct segment *segment, const struct mc_tcp_conn *conn,
     segment->tsval += below(8) - 101u;
     segment->tsecr += below(8) - 4u;
     segment->window = below(65536);
-    any_options(segment, options, conn->in_end);
+    any_options(segment, options, conn->rcv_nxt);
     if (!one_in(4))
         return;
-    segment->seq = conn->out_end - 1; /* a keepalive probe */
+    segment->seq = conn->snd_nxt - 1; /* a keepalive probe */
     segment->n = 0;
 }
 
@@ -151,18 +151,18 @@ static void any_boundary(struct tcp_lab *lab, const struct mc_tcp_conn *conn)
     if (one_in(40))
         slot->generation++;
     slot->lost = one_in(4) ? 2 : 0;
-    slot->owed = one_in(3) ? 2 + below(2) : 0;
+    slot->ack_due = one_in(3) ? 2 + below(2) : 0;
 }
 
 static void any_conn(struct tcp_lab *lab, bool v6, struct mc_tcp_conn *conn)
 {
     conn_init_at(lab, conn, one_in(6) ? 0 : any(), one_in(6) ? 0 : any(), any(), any());
-    conn->wscale = (uint8_t)below(15);
-    conn->in_wscale = (uint8_t)any() % 14;
+    conn->snd_wscale = (uint8_t)below(15);
+    conn->rcv_wscale = (uint8_t)any() % 14;
     if (one_in(5))
         conn->mss = below(1448) + 1;
     if (one_in(20))
-        conn->acked -= below(100);
+        conn->snd_una -= below(100);
     if (one_in(20))
         conn->flags = below(8);
     conn_put(lab, v6, conn);
@@ -173,10 +173,10 @@ static void show(const struct segment *segment, const struct mc_tcp_conn *conn, 
     diag("hook %d: seq %08x ack %08x flags %02x n %zu options %zu tsval %08x sum %d", hook,
          segment->seq, segment->ack, segment->flags, segment->n, segment->noptions, segment->tsval,
          segment->sum);
-    diag(
-        "entry: in %08x out %08x request %08x+%u reply %08x+%u in_end %08x out_end %08x acked %08x",
-        conn->shift.in, conn->shift.out, conn->shift.request, conn->shift.nrequest,
-        conn->shift.reply, conn->shift.nreply, conn->in_end, conn->out_end, conn->acked);
+    diag("entry: in %08x out %08x request %08x+%u reply %08x+%u rcv_nxt %08x snd_nxt %08x acked "
+         "%08x",
+         conn->delta.rx, conn->delta.tx, conn->delta.request, conn->delta.nrequest,
+         conn->delta.reply, conn->delta.nreply, conn->rcv_nxt, conn->snd_nxt, conn->snd_una);
 }
 
 /* One segment of either side. *tally: what was done; *said: replies in the place of a probe. */
@@ -272,7 +272,7 @@ static void test_each_rule(struct tcp_lab *lab)
         ROW(RULE_RESEND_ON_ACK), ROW(RULE_PIECE_HELD), ROW(RULE_RESEND_TIMER),
         ROW(RULE_RESEND_TC),     ROW(RULE_RESEND_XDP), ROW(RULE_OLD_ACK),
         ROW(RULE_ACK_INSIDE),    ROW(RULE_OLD_SEQ),    ROW(RULE_OLD_EGRESS),
-        ROW(RULE_STRADDLE),      ROW(RULE_PROBE),      ROW(RULE_DEBT),
+        ROW(RULE_STRADDLE),      ROW(RULE_PROBE),      ROW(RULE_ACK_DUE),
         ROW(RULE_NOTE_ACK),      ROW(RULE_NOTE_XDP),   ROW(RULE_FOLLOWED_SENT),
         ROW(RULE_KMAX_ACK),      ROW(RULE_KMAX),       ROW(RULE_CONSUMED),
         ROW(RULE_KSND),          ROW(RULE_SENT),       ROW(RULE_ONE),
@@ -301,8 +301,8 @@ static bool may_be_answered(const struct frame *frame, const struct mc_tcp_conn 
     if (frame->bytes[12] ==
         8) /* IP's own checksum covers nothing that TCP's does not, or matters */
         segment_seal_ip(&copy);
-    return segment_is_sound(&copy) && get32(tcp + 4) == conn->in_end + conn->shift.in &&
-           get32(tcp + 8) == conn->out_end + conn->shift.out && (tcp[13] & ~PSH) == ACK &&
+    return segment_is_sound(&copy) && get32(tcp + 4) == conn->rcv_nxt + conn->delta.rx &&
+           get32(tcp + 8) == conn->snd_nxt + conn->delta.tx && (tcp[13] & ~PSH) == ACK &&
            memcmp(tcp + 20, "\1\1\10\12", 4) == 0 && tcp[12] >> 4 == 8;
 }
 

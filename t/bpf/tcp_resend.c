@@ -133,8 +133,8 @@ static const struct tcp_case cases[] = {
     {"what came before it, and the request: again", .packet.seq = -8u, .request = &with_old,
      .verdict = ACT_RESEND},
     {"a keepalive with a byte: again", .packet.seq = 8, .request = &a_byte, .verdict = ACT_RESEND},
-    {"the request, its checksum left to hardware: again", .packet.sum = SUM_BEGUN,
-     .request = &get_hit, .verdict = ACT_RESEND},
+    {"the request, its checksum partial: again", .packet.sum = SUM_PARTIAL, .request = &get_hit,
+     .verdict = ACT_RESEND},
     {"the request with a FIN: again", .packet.flags = FIN | PSH | ACK, .request = &get_hit,
      .verdict = ACT_RESEND},
     {"a bare acknowledgement of all before the reply: again", BARE_AT(9), .verdict = ACT_RESEND},
@@ -198,18 +198,18 @@ static void test_pieces(const struct run *run)
     bare.seq += (uint32_t)get_hit.n;
     bare.n = 0;
     for (at = 500, right = true; at < n; at += 500) {
-        segment.ack = bare.ack = conn.shift.reply + at;
+        segment.ack = bare.ack = conn.delta.reply + at;
         right &= piece(run, &bare, at, n - at < 500 ? n - at : 500);
         right &= piece(run, &segment, at, n - at < 500 ? n - at : 500);
     }
     for (at = 1; n > 500 && at < n; at += 7) {
-        bare.ack = conn.shift.reply + at;
+        bare.ack = conn.delta.reply + at;
         right &= piece(run, &bare, at, n - at < 500 ? n - at : 500);
     }
-    segment.ack = conn.shift.reply - 5;
+    segment.ack = conn.delta.reply - 5;
     right &= piece(run, &segment, 0, first);
     ok(right, "%s: then it goes on where the client's acknowledgement ends", run->name);
-    bare.ack = conn.shift.reply + (uint32_t)n;
+    bare.ack = conn.delta.reply + (uint32_t)n;
     right = does(run, &bare, &get_no, ACT_PASS, NOT_COUNTED);
     put_hit(run, 'v');
     segment.seq += (uint32_t)get_hit.n;
@@ -218,7 +218,7 @@ static void test_pieces(const struct run *run)
         right &= does(run, &segment, &get_hit, ACT_PASS, MC_TCP_PASS_WINDOW);
     else
         right &= does(run, &segment, &get_hit, ACT_ANSWER, NOT_COUNTED) &&
-                 conn_get(run->lab, run->v6, &conn) && !conn.again;
+                 conn_get(run->lab, run->v6, &conn) && !conn.retransmits;
     ok(right, "%s: the next reply of more than 500 bytes is left to the server", run->name);
 }
 
@@ -239,9 +239,9 @@ static void test_unasked(const struct run *run)
         probe.v6 = run->v6;
         probe.seq--;
         probe.flags = ACK;
-        probe.sum = i % 2 ? SUM_BEGUN : SUM_WHOLE;
+        probe.sum = i % 2 ? SUM_PARTIAL : SUM_WHOLE;
         if (i >= 2) {
-            conn.again = 2;
+            conn.retransmits = 2;
             conn_put(run->lab, run->v6, &conn);
         }
         segment_frame(&frame, &probe);
@@ -279,7 +279,7 @@ static void test_no_room(const struct run *run)
     for (i = 0; i < 3; i++) {
         acked = i * left / 3;
         answer(run, &conn, &segment);
-        conn.wscale = (uint8_t)i;
+        conn.snd_wscale = (uint8_t)i;
         conn_put(run->lab, run->v6, &conn);
         segment.seq += (uint32_t)get_hit.n;
         segment.n = 0;
@@ -302,7 +302,7 @@ static bool has_ended(const struct run *run)
 {
     struct mc_tcp_conn conn;
 
-    return conn_get(run->lab, run->v6, &conn) && !conn.shift.nreply;
+    return conn_get(run->lab, run->v6, &conn) && !conn.delta.nreply;
 }
 
 /* Requests that do not wait for the reply. */
@@ -338,7 +338,8 @@ static void test_acknowledged(const struct run *run)
     segment.n = 0;
     segment.flags = ACK;
     right &= does(run, &segment, &get_no, ACT_PASS, NOT_COUNTED) && has_ended(run);
-    ok(right, "%s: an acknowledgement that is passed ends it in TC, and frees the kept text",
+    ok(right,
+       "%s: an acknowledgement that is passed ends it in TC, and frees the retransmit buffer",
        run->name);
     segment.seq -= (uint32_t)get_hit.n;
     segment.n = get_hit.n;
@@ -352,7 +353,8 @@ static void test_acknowledged(const struct run *run)
        "%s: and the next request is answered", run->name);
 }
 
-/* Segments whose checksum is wrong, which seem to acknowledge the reply: the client has not got it.
+/*
+ * Segments whose checksum is wrong, which seem to acknowledge the reply: the client has not got it.
  */
 static void test_damaged(const struct run *run)
 {
@@ -407,7 +409,7 @@ static void test_opening(const struct run *run, bool closed)
 {
     struct mc_tcp_conn conn;
     struct segment segment;
-    struct tcp_kept kept;
+    struct rtx_buffer rtx;
     bool right;
 
     answer(run, &conn, &segment);
@@ -415,8 +417,8 @@ static void test_opening(const struct run *run, bool closed)
     segment.flags = SYN;
     segment.n = 0;
     right = does(run, &segment, &get_no, ACT_PASS, NOT_COUNTED);
-    kept_get(run->lab, conn.kept, &kept);
-    ok(right && conn_get(run->lab, run->v6, &conn) == !closed && !kept.owner == closed,
+    rtx_get(run->lab, conn.rtx, &rtx);
+    ok(right && conn_get(run->lab, run->v6, &conn) == !closed && !rtx.owner == closed,
        "%s: a SYN %s", run->name,
        closed ? "makes a connection void that the server has closed, and frees its reply's place"
               : "changes nothing of one that it has");
@@ -439,61 +441,60 @@ static void test_way(const struct run *run)
        "%s: the request again by another way: the reply again", run->name);
 }
 
-/* --- where the text is kept --------------------------------------------------------------------
- */
+/* --- where the text is kept ------------------------------------------------------------------- */
 
 static uint32_t place_of(uint32_t slot, uint32_t try)
 {
-    return (slot + try * KEPT_STEP) % MC_TCP_KEPT_MAX;
+    return (slot + try * KEPT_STEP) % MC_TCP_RTX_MAX;
 }
 
 /* Gives the connection's first n places to others. */
 static void occupy(struct tcp_lab *lab, uint32_t n)
 {
-    struct tcp_kept kept = {.n = 5, .text = "other"};
+    struct rtx_buffer rtx = {.n = 5, .text = "other"};
     uint32_t i;
 
     for (i = 0; i < n; i++) {
-        kept.owner = kept_owner(12345 + i, TCP_SLOT + MC_TCP_KEPT_MAX, TCP_GENERATION);
-        kept_put(lab, place_of(TCP_SLOT, i), &kept);
+        rtx.owner = rtx_owner(12345 + i, TCP_SLOT + MC_TCP_RTX_MAX, TCP_GENERATION);
+        rtx_put(lab, place_of(TCP_SLOT, i), &rtx);
     }
 }
 
 static void test_places(const struct run *run)
 {
-    struct tcp_kept kept = {.owner = kept_owner(7, TCP_SLOT, TCP_GENERATION - 1), .n = 5};
+    struct rtx_buffer rtx = {.owner = rtx_owner(7, TCP_SLOT, TCP_GENERATION - 1), .n = 5};
     struct mc_tcp_conn conn;
     struct segment segment;
     bool right = true;
     uint32_t n;
 
     put_hit(run, 'v');
-    for (n = 0; n <= KEPT_TRIES; n++) {
+    for (n = 0; n <= RTX_TRIES; n++) {
         conn_init(run->lab, &conn, 0, 0);
         occupy(run->lab, n);
         segment_in(run->lab, &segment, &conn, get_hit.text, get_hit.n);
         segment.v6 = run->v6;
-        right &= does(run, &segment, &get_hit, n < KEPT_TRIES ? ACT_ANSWER : ACT_PASS,
-                      n < KEPT_TRIES ? (int)NOT_COUNTED : (int)MC_TCP_PASS_KEPT);
+        right &= does(run, &segment, &get_hit, n < RTX_TRIES ? ACT_ANSWER : ACT_PASS,
+                      n < RTX_TRIES ? (int)NOT_COUNTED : (int)MC_TCP_PASS_KEPT);
         conn_get(run->lab, run->v6, &conn);
-        right &= n == KEPT_TRIES || conn.kept == place_of(TCP_SLOT, n);
+        right &= n == RTX_TRIES || conn.rtx == place_of(TCP_SLOT, n);
     }
     ok(right, "%s: a reply is kept in the first free place of four; if there is none it is passed",
        run->name);
     conn_init(run->lab, &conn, 0, 0);
-    kept_put(run->lab, place_of(TCP_SLOT, 0), &kept);
+    rtx_put(run->lab, place_of(TCP_SLOT, 0), &rtx);
     segment_in(run->lab, &segment, &conn, get_hit.text, get_hit.n);
     segment.v6 = run->v6;
     right = does(run, &segment, &get_hit, ACT_ANSWER, NOT_COUNTED);
     conn_get(run->lab, run->v6, &conn);
-    ok(right && conn.kept == place_of(TCP_SLOT, 0),
+    ok(right && conn.rtx == place_of(TCP_SLOT, 0),
        "%s: a place that the slot's last connection left behind is taken over", run->name);
 }
 
 /* A place that is another connection's by now. */
 static void test_lost(const struct run *run)
 {
-    struct tcp_kept kept;
+    struct rtx_buffer rtx;
     struct mc_tcp_conn conn;
     struct segment segment;
 
@@ -507,8 +508,8 @@ static void test_lost(const struct run *run)
     run->lab->keeps_others = true;
     does(run, &segment, &get_hit, ACT_PASS, NOT_COUNTED);
     run->lab->keeps_others = false;
-    kept_get(run->lab, place_of(TCP_SLOT, 0), &kept);
-    ok(kept.owner == kept_owner(12345, TCP_SLOT + MC_TCP_KEPT_MAX, TCP_GENERATION),
+    rtx_get(run->lab, place_of(TCP_SLOT, 0), &rtx);
+    ok(rtx.owner == rtx_owner(12345, TCP_SLOT + MC_TCP_RTX_MAX, TCP_GENERATION),
        "%s: and its place is not freed", run->name);
 }
 
@@ -525,7 +526,7 @@ static void test_two(struct tcp_lab *lab, enum hook hook)
     put_hit(&runs[0], 'v');
     conn_init(lab, &conns[0], 0, 0);
     conns[1] = conns[0];
-    conns[1].slot += MC_TCP_KEPT_MAX;
+    conns[1].slot += MC_TCP_RTX_MAX;
     conn_settle(lab, &conns[1]);
     conn_put(lab, true, &conns[1]);
     for (i = 0; i < 2; i++) {

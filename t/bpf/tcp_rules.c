@@ -2,8 +2,8 @@
 /*
  * What bpf/tcp must do with a segment, and the comparison of a run with it. The rules are those of
  * t/model/splice.h, which is asked on TCP's numbers. Here is what the model does not have: what a
- * frame must be to be looked at, windows, timestamps, forged numbers, the pool of kept replies;
- * then the frames and the counts.
+ * frame must be to be looked at, windows, timestamps, forged numbers, the pool of retransmit
+ * buffers; then the frames and the counts.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -78,7 +78,7 @@ static uint32_t data_of(const struct segment *segment, unsigned int odd)
 
 static uint64_t window_of(const struct mc_tcp_conn *conn, const struct segment *segment)
 {
-    return (uint64_t)segment->window << conn->wscale;
+    return (uint64_t)segment->window << conn->snd_wscale;
 }
 
 /* --- the model ------------------------------------------------------------------------------ */
@@ -86,32 +86,32 @@ static uint64_t window_of(const struct mc_tcp_conn *conn, const struct segment *
 static struct splice_conn model_conn(const struct mc_tcp_conn *conn)
 {
     return (struct splice_conn){
-        .M = conn->shift.in,
-        .N = conn->shift.out,
-        .kmax = conn->in_end,
-        .kack = conn->acked,
-        .ksnd = conn->out_end,
+        .M = conn->delta.rx,
+        .N = conn->delta.tx,
+        .kmax = conn->rcv_nxt,
+        .kack = conn->snd_una,
+        .ksnd = conn->snd_nxt,
         .known = true,
         .followed = conn->flags & MC_TCP_FOLLOWED,
         .learned = conn->born,
-        .outstanding = conn->shift.nreply,
+        .outstanding = conn->delta.nreply,
         .closing = conn->flags & MC_TCP_CLOSING,
-        .req_start = conn->shift.request,
-        .req_len = conn->shift.nrequest,
-        .rep_start = conn->shift.reply,
-        .rep_len = conn->shift.nreply,
-        .told = conn->told,
+        .req_start = conn->delta.request,
+        .req_len = conn->delta.nrequest,
+        .rep_start = conn->delta.reply,
+        .rep_len = conn->delta.nreply,
+        .last_ack_sent = conn->last_ack_sent,
     };
 }
 
 static void conn_become(struct mc_tcp_conn *conn, const struct splice_conn *c)
 {
-    conn->shift = (struct mc_tcp_shift){c->M,       c->N,         c->req_start,
+    conn->delta = (struct mc_tcp_delta){c->M,       c->N,         c->req_start,
                                         c->req_len, c->rep_start, c->outstanding ? c->rep_len : 0};
-    conn->in_end = c->kmax;
-    conn->acked = c->kack;
-    conn->out_end = c->ksnd;
-    conn->told = c->told;
+    conn->rcv_nxt = c->kmax;
+    conn->snd_una = c->kack;
+    conn->snd_nxt = c->ksnd;
+    conn->last_ack_sent = c->last_ack_sent;
     conn->flags &= MC_TCP_MSS_OLD;
     conn->flags |= (c->followed ? MC_TCP_FOLLOWED : 0) | (c->closing ? MC_TCP_CLOSING : 0);
 }
@@ -132,8 +132,8 @@ static struct splice_boundary model_boundary(const struct tcp_lab *lab,
 {
     uint64_t boundary = lab->slots[conn->slot].boundary;
 
-    return (struct splice_boundary){conn->in_base + (uint32_t)boundary,
-                                    conn->out_base + (uint32_t)(boundary >> 32)};
+    return (struct splice_boundary){conn->irs + (uint32_t)boundary,
+                                    conn->iss + (uint32_t)(boundary >> 32)};
 }
 
 /* --- what is beyond the model --------------------------------------------------------------- */
@@ -141,52 +141,52 @@ static struct splice_boundary model_boundary(const struct tcp_lab *lab,
 /* The place that a reply will have: the first that is free, or was left by the slot's last user. */
 static uint32_t kept_place(struct tcp_lab *lab, const struct mc_tcp_conn *conn, uint64_t owner)
 {
-    static struct tcp_kept kept;
+    static struct rtx_buffer rtx;
     uint32_t i, at, low = (1u << 18) - 1;
 
-    for (i = 0; i < KEPT_TRIES; i++) {
-        at = (conn->slot + i * KEPT_STEP) % MC_TCP_KEPT_MAX;
-        kept_get(lab, at, &kept);
-        if (!kept.owner)
+    for (i = 0; i < RTX_TRIES; i++) {
+        at = (conn->slot + i * KEPT_STEP) % MC_TCP_RTX_MAX;
+        rtx_get(lab, at, &rtx);
+        if (!rtx.owner)
             return at;
-        if (((uint32_t)kept.owner & low) == ((uint32_t)owner & low) &&
-            (uint32_t)kept.owner != (uint32_t)owner)
+        if (((uint32_t)rtx.owner & low) == ((uint32_t)owner & low) &&
+            (uint32_t)rtx.owner != (uint32_t)owner)
             return at;
     }
-    return MC_TCP_KEPT_MAX;
+    return MC_TCP_RTX_MAX;
 }
 
 /* Whether the kernel has answered on the connection. */
 static bool is_used(const struct mc_tcp_conn *conn)
 {
-    return conn->shift.in || conn->shift.out;
+    return conn->delta.rx || conn->delta.tx;
 }
 
 static bool is_expected(const struct mc_tcp_conn *conn, const struct segment *segment, uint32_t n)
 {
-    int64_t ahead = beyond(segment->seq + n, conn->told + conn->shift.in);
-    int64_t room = 2 * ((int64_t)ntohs(conn->window) << conn->in_wscale) + (1 << 17);
-    uint32_t open = conn->out_end + conn->shift.out - segment->ack;
+    int64_t ahead = beyond(segment->seq + n, conn->last_ack_sent + conn->delta.rx);
+    int64_t room = 2 * ((int64_t)ntohs(conn->window) << conn->rcv_wscale) + (1 << 17);
+    uint32_t open = conn->snd_nxt + conn->delta.tx - segment->ack;
 
     return open <= 1 << 26 && ahead >= -(1 << 20) && ahead <= room;
 }
 
 static bool reply_is_open(const struct mc_tcp_conn *conn, const struct segment *segment)
 {
-    return conn->shift.nreply &&
-           beyond(segment->ack, conn->shift.reply) < (int64_t)conn->shift.nreply;
+    return conn->delta.nreply &&
+           beyond(segment->ack, conn->delta.reply) < (int64_t)conn->delta.nreply;
 }
 
 /* Whether an acknowledgement counts, for which only a wrong checksum speaks against it. */
 static bool is_believed(const struct mc_tcp_conn *conn, const struct segment *segment)
 {
-    return segment->sum != SUM_WRONG || !conn->shift.nreply || reply_is_open(conn, segment);
+    return segment->sum != SUM_WRONG || !conn->delta.nreply || reply_is_open(conn, segment);
 }
 
 /* Whether a segment may ask for a reply again: a bare one if the client has room for the rest. */
 static bool may_ask(const struct mc_tcp_conn *conn, const struct segment *segment, unsigned int odd)
 {
-    uint32_t left = conn->shift.reply + conn->shift.nreply - segment->ack;
+    uint32_t left = conn->delta.reply + conn->delta.nreply - segment->ack;
 
     if ((segment->flags & (SYN | RST | ACK)) != ACK)
         return false;
@@ -244,7 +244,7 @@ static uint32_t not_next(const struct tcp_lab *lab, const struct segment *segmen
 static uint32_t no_reply(struct tcp_lab *lab, const struct segment *segment,
                          const struct request *request, const struct mc_tcp_conn *conn)
 {
-    uint64_t owner = kept_owner(segment->ack, conn->slot, conn->generation);
+    uint64_t owner = rtx_owner(segment->ack, conn->slot, conn->generation);
 
     if (request->reason == MC_TCP_PASS_BYPASS)
         return MC_TCP_PASS_BYPASS;
@@ -254,7 +254,7 @@ static uint32_t no_reply(struct tcp_lab *lab, const struct segment *segment,
         return request->reason;
     if (request->nreply > conn->mss || request->nreply > window_of(conn, segment))
         return MC_TCP_PASS_WINDOW;
-    return kept_place(lab, conn, owner) == MC_TCP_KEPT_MAX ? MC_TCP_PASS_KEPT : NOT_COUNTED;
+    return kept_place(lab, conn, owner) == MC_TCP_RTX_MAX ? MC_TCP_PASS_KEPT : NOT_COUNTED;
 }
 
 /* What a stage does with a segment; *reason: why it is passed. */
@@ -283,19 +283,19 @@ static enum splice_verdict judge(struct tcp_lab *lab, enum splice_stage stage,
     return *reason == NOT_COUNTED ? verdict : SPLICE_PASS;
 }
 
-/* The outstanding reply is sent again, if it is still kept. can: the headers are plain. */
+/* The outstanding reply is sent again, if its buffer is still there. can: the headers are plain. */
 static struct outcome resend(struct tcp_lab *lab, struct mc_tcp_conn *conn,
                              const struct segment *segment, bool can)
 {
-    static struct tcp_kept kept;
+    static struct rtx_buffer rtx;
     struct outcome outcome = {.act = ACT_DROP, .reason = NOT_COUNTED};
     struct splice_conn c = model_conn(conn);
     struct splice_segment to = model_segment(segment, 0, conn), g = splice_reply(&c);
 
     if (segment->from_server)
         to.ack = c.rep_start;
-    if (conn->again < MC_TCP_AGAIN) {
-        conn->again++;
+    if (conn->retransmits < MC_TCP_RETRANSMITS) {
+        conn->retransmits++;
     } else if (c.rep_len > MC_TCP_PIECE) {
         g = splice_piece(&c, &to, MC_TCP_PIECE, lab->off);
         conn->flags |= conn->mss > MC_TCP_PIECE ? MC_TCP_MSS_OLD : 0;
@@ -304,10 +304,10 @@ static struct outcome resend(struct tcp_lab *lab, struct mc_tcp_conn *conn,
     outcome.from = g.seq - c.rep_start;
     outcome.nreply = g.len;
     outcome.more = g.ack == c.req_start;
-    kept_get(lab, conn->kept, &kept);
-    if (can && kept.owner == kept_owner(conn->shift.reply, conn->slot, conn->generation)) {
+    rtx_get(lab, conn->rtx, &rtx);
+    if (can && rtx.owner == rtx_owner(conn->delta.reply, conn->slot, conn->generation)) {
         outcome.act = ACT_RESEND;
-        outcome.reply = kept.text;
+        outcome.reply = rtx.text;
     }
     return outcome;
 }
@@ -319,13 +319,13 @@ static struct outcome answer(struct tcp_lab *lab, enum splice_stage stage,
     struct splice_segment g = model_segment(segment, 0, conn);
     bool pays = stage == SPLICE_TC && splice_pays(c, &g);
 
-    conn->kept =
-        (uint16_t)kept_place(lab, conn, kept_owner(segment->ack, conn->slot, conn->generation));
+    conn->rtx =
+        (uint16_t)kept_place(lab, conn, rtx_owner(segment->ack, conn->slot, conn->generation));
     if (!is_used(conn))
         conn->tsval = htonl(ntohl(conn->tsval) + MC_TCP_AHEAD);
     splice_commit(c, &g, (uint32_t)request->nreply);
     conn_become(conn, c);
-    conn->again = 0;
+    conn->retransmits = 0;
     conn->client_ts = segment->tsval;
     return (struct outcome){.act = pays ? ACT_ANSWER_PAID : ACT_ANSWER,
                             .reason = NOT_COUNTED,
@@ -341,14 +341,14 @@ static void pass(const struct tcp_lab *lab, enum splice_stage stage, const struc
     uint32_t end = splice_map_seq(c, g.seq, lab->off) + g.len;
 
     splice_note(c, &g, stage, lab->off);
-    if (odd & ODD_TO_TCP || (segment->flags & RST && !before(end, c->told)))
+    if (odd & ODD_TO_TCP || (segment->flags & RST && !before(end, c->last_ack_sent)))
         c->closing = true;
     conn_become(conn, c);
 }
 
-static struct outcome comes(struct tcp_lab *lab, enum splice_stage stage,
-                            const struct segment *segment, const struct request *request,
-                            unsigned int odd, struct mc_tcp_conn *conn, long *freed)
+static struct outcome ingress(struct tcp_lab *lab, enum splice_stage stage,
+                              const struct segment *segment, const struct request *request,
+                              unsigned int odd, struct mc_tcp_conn *conn, long *freed)
 {
     struct outcome outcome = {.act = ACT_PASS, .reason = NOT_COUNTED};
     struct splice_conn c = model_conn(conn), as_xdp = c;
@@ -364,15 +364,15 @@ static struct outcome comes(struct tcp_lab *lab, enum splice_stage stage,
     verdict = judge(lab, stage, segment, request, odd, conn, &c, &reason);
     expected = is_expected(conn, segment, n) && is_believed(conn, segment);
     if (verdict == SPLICE_ANSWER) {
-        *freed = conn->shift.nreply ? (long)conn->kept : -1;
+        *freed = conn->delta.nreply ? (long)conn->rtx : -1;
         return answer(lab, stage, segment, request, conn, &c);
     }
     outcome.reason = n && verdict != SPLICE_DEFER ? reason : (uint32_t)NOT_COUNTED;
     if (!(stage == SPLICE_TC ? expected
                              : verdict == SPLICE_RESEND || follows(lab->off, RULE_NOTE_XDP)))
         return outcome;
-    if (conn->shift.nreply && !c.outstanding)
-        *freed = conn->kept;
+    if (conn->delta.nreply && !c.outstanding)
+        *freed = conn->rtx;
     if (verdict == SPLICE_RESEND)
         return resend(lab, conn, segment, !(odd & ODD_OPTIONS));
     pass(lab, stage, segment, odd, conn, &c);
@@ -457,8 +457,8 @@ static struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struc
         outcome.act = ACT_REFUSE;
         return outcome;
     }
-    return comes(lab, hook == HOOK_XDP ? SPLICE_XDP : SPLICE_TC, segment, request, odd, conn,
-                 freed);
+    return ingress(lab, hook == HOOK_XDP ? SPLICE_XDP : SPLICE_TC, segment, request, odd, conn,
+                   freed);
 }
 
 /* --- the frames that are to leave ----------------------------------------------------------- */
@@ -485,8 +485,8 @@ void reply_frame(struct frame *want, const struct segment *segment, const struct
     struct segment reply = {
         .v6 = segment->v6,
         .from_server = true,
-        .seq = after->shift.reply + outcome->from,
-        .ack = after->shift.request + (outcome->more ? 0 : after->shift.nrequest),
+        .seq = after->delta.reply + outcome->from,
+        .ack = after->delta.request + (outcome->more ? 0 : after->delta.nrequest),
         .flags = PSH | ACK,
         .window = ntohs(after->window),
         .tsval = ntohl(after->tsval),
@@ -568,13 +568,13 @@ static uint32_t stamp_to_socket(const struct mc_tcp_conn *conn, uint32_t tsecr)
 }
 
 void segment_mark(const struct tcp_lab *lab, uint8_t *tcp, const struct mc_tcp_conn *conn,
-                  bool comes)
+                  bool ingress)
 {
-    if (comes && !(tcp[13] & URG))
-        put16(tcp + 18, lab->seal);
+    if (ingress && !(tcp[13] & URG))
+        put16(tcp + 18, lab->translation_mark);
     if (tcp[12] >> 4 < 8 || get32(tcp + 20) != 0x0101080a)
         return;
-    if (comes)
+    if (ingress)
         put32(tcp + 28, stamp_to_socket(conn, get32(tcp + 28)));
     else
         put32(tcp + 24, get32(tcp + 24) + MC_TCP_AHEAD);
@@ -592,7 +592,7 @@ static void put_numbers(const struct tcp_lab *lab, struct frame *frame,
         g.seq = splice_map_seq(&c, segment->seq, lab->off);
         g.ack = splice_map_ack(&c, segment->ack, lab->off);
         if (tcp[13] & RST && c.outstanding && segment->seq == c.req_start)
-            g.seq = conn->told;
+            g.seq = conn->last_ack_sent;
     }
     put32(tcp + 4, g.seq);
     if (tcp[13] & ACK)
@@ -604,12 +604,12 @@ void segment_translate(const struct tcp_lab *lab, struct frame *frame,
                        const struct segment *segment, const struct mc_tcp_conn *conn)
 {
     put_numbers(lab, frame, segment, 0, conn);
-    if (segment->sum != SUM_BEGUN)
+    if (segment->sum != SUM_PARTIAL)
         segment_seal(frame, SUM_WHOLE);
 }
 
 static void translate(const struct tcp_lab *lab, struct frame *frame, const struct segment *segment,
-                      unsigned int odd, const struct mc_tcp_conn *conn, bool comes)
+                      unsigned int odd, const struct mc_tcp_conn *conn, bool ingress)
 {
     static struct frame before;
     struct splice_conn c = model_conn(conn);
@@ -621,17 +621,17 @@ static void translate(const struct tcp_lab *lab, struct frame *frame, const stru
         return;
     before = *frame;
     put_numbers(lab, frame, segment, odd, conn);
-    /* Here the helper takes no checksum for one that is left to hardware; what a socket sends has
+    /* Here the helper takes no checksum for a partial one; what a socket sends has
      * one. */
-    if (comes || !segment_is_begun(&before))
+    if (ingress || !segment_is_partial(&before))
         change_sum(frame, &before);
     before = *frame;
     at = find_blocks(tcp, &n);
     for (edge = 0; at && edge < 8 && 6 + 4 * edge <= n; edge++) {
         uint8_t *place = tcp + at + 2 + 4 * edge;
 
-        put32(place,
-              comes ? splice_map_ack(&c, get32(place), lab->off) : edge_to_wire(&c, get32(place)));
+        put32(place, ingress ? splice_map_ack(&c, get32(place), lab->off)
+                             : edge_to_wire(&c, get32(place)));
     }
     if (memcmp(frame->bytes, before.bytes, frame->n) != 0)
         change_sum(frame, &before);
@@ -656,7 +656,7 @@ void bare_frame(const struct tcp_lab *lab, struct frame *want, const struct fram
         put16(ip + 2, 52);
         segment_seal_ip(want);
     }
-    segment_seal(want, segment->sum == SUM_BEGUN ? SUM_BEGUN : SUM_WHOLE);
+    segment_seal(want, segment->sum == SUM_PARTIAL ? SUM_PARTIAL : SUM_WHOLE);
 }
 
 /* --- comparisons ---------------------------------------------------------------------------- */
@@ -721,20 +721,20 @@ static const char *compare_keys(struct mc_counts *want, bool is_answer,
 static const char *compare_kept(struct tcp_lab *lab, const struct outcome *outcome,
                                 const struct mc_tcp_conn *after, long freed)
 {
-    static struct tcp_kept kept;
+    static struct rtx_buffer rtx;
 
     if (outcome->act == ACT_ANSWER || outcome->act == ACT_ANSWER_PAID) {
-        kept_get(lab, after->kept, &kept);
-        if (kept.owner != kept_owner(after->shift.reply, after->slot, after->generation) ||
-            kept.n != outcome->nreply || memcmp(kept.text, outcome->reply, kept.n) != 0)
-            return "the kept text";
-        if (freed == (long)after->kept)
+        rtx_get(lab, after->rtx, &rtx);
+        if (rtx.owner != rtx_owner(after->delta.reply, after->slot, after->generation) ||
+            rtx.n != outcome->nreply || memcmp(rtx.text, outcome->reply, rtx.n) != 0)
+            return "the retransmit buffer";
+        if (freed == (long)after->rtx)
             return NULL;
     }
     if (freed < 0 || lab->keeps_others)
         return NULL;
-    kept_get(lab, (uint32_t)freed, &kept);
-    return kept.owner ? "the place of an acknowledged reply" : NULL;
+    rtx_get(lab, (uint32_t)freed, &rtx);
+    return rtx.owner ? "the place of an acknowledged reply" : NULL;
 }
 
 /* The frame that must be there afterwards, and the verdict. */
@@ -752,14 +752,14 @@ static uint32_t make_wanted(const struct tcp_lab *lab, struct frame *want, enum 
     case ACT_ANSWER:
     case ACT_RESEND:
         reply_frame(want, segment, outcome, after);
-        if (hook != HOOK_XDP && segment->sum == SUM_BEGUN)
-            segment_seal(want, SUM_BEGUN);
+        if (hook != HOOK_XDP && segment->sum == SUM_PARTIAL)
+            segment_seal(want, SUM_PARTIAL);
         if (hook == HOOK_EGRESS)
             return TC_IS_NEXT;
         return hook == HOOK_XDP ? XDP_IS_TX : TC_IS_REDIRECT;
     case ACT_ANSWER_PAID:
-        bare_frame(lab, want, in, segment, segment->seq - before->shift.in,
-                   segment->ack - before->shift.out, after);
+        bare_frame(lab, want, in, segment, segment->seq - before->delta.rx,
+                   segment->ack - before->delta.tx, after);
         return TC_IS_NEXT;
     case ACT_PROBE:
         probe = leaves_as(lab, segment, odd, after);
@@ -774,8 +774,8 @@ static uint32_t make_wanted(const struct tcp_lab *lab, struct frame *want, enum 
         return TC_IS_NEXT;
     case ACT_REFUSE:
         refusal_frame(want, segment, before);
-        if (segment->sum == SUM_BEGUN)
-            segment_seal(want, SUM_BEGUN);
+        if (segment->sum == SUM_PARTIAL)
+            segment_seal(want, SUM_PARTIAL);
         return TC_IS_REDIRECT;
     case ACT_DROP:
     case ACTS:
@@ -820,22 +820,22 @@ static void note_slot(struct mc_tcp_slot *slot, enum hook hook, const struct seg
         odd & (ODD_FOREIGN | ODD_MARK | ODD_DONE) || segment->flags & SYN)
         return;
     if (hook == HOOK_EGRESS && !was_translated(before, segment))
-        slot->owed = 0;
+        slot->ack_due = 0;
     if (hook == HOOK_EGRESS || (act != ACT_PASS && act != ACT_RELEASE))
         return;
     slot->lost = 0;
     if (!is_believed(before, segment) || segment->flags & RST ||
-        splice_map_seq(&c, segment->seq, 0) != after->told)
+        splice_map_seq(&c, segment->seq, 0) != after->last_ack_sent)
         return;
-    if (has_data ? !(slot->owed & 1) : !slot->owed)
-        slot->owed = 2 | has_data;
+    if (has_data ? !(slot->ack_due & 1) : !slot->ack_due)
+        slot->ack_due = 2 | has_data;
 }
 
 /* Compares but for the times. */
 static const char *compare_slot(const struct mc_tcp_slot *want, struct mc_tcp_slot have)
 {
-    if (want->owed && have.owed && !((want->owed ^ have.owed) & 3))
-        have.owed = want->owed;
+    if (want->ack_due && have.ack_due && !((want->ack_due ^ have.ack_due) & 3))
+        have.ack_due = want->ack_due;
     return memcmp(want, &have, sizeof(have)) ? "the slot" : NULL;
 }
 

@@ -93,8 +93,7 @@ static bool answer(const struct run *run, struct mc_tcp_conn *conn, uint32_t in,
     return right;
 }
 
-/* --- all numbers -------------------------------------------------------------------------------
- */
+/* --- all numbers ------------------------------------------------------------------------------ */
 
 static void test_numbers(const struct run *run)
 {
@@ -130,8 +129,7 @@ static void test_no_ack(const struct run *run)
        "%s: without the flag the acknowledgement stays as it is", run->name);
 }
 
-/* --- blocks --------------------------------------------------------------------------------------
- */
+/* --- blocks ----------------------------------------------------------------------------------- */
 
 /* Options in which a letter stands for the four bytes of an edge. */
 static const struct {
@@ -208,8 +206,8 @@ static void test_blocks(const struct run *run, bool open)
                 conn_init(run->lab, &conn, missed[j][0], missed[j][1]);
             next(run, &segment, &conn, &none);
             if (open && run->hook == HOOK_INGRESS)
-                segment.ack = conn.shift.reply - 5; /* the reply is not sent again */
-            base = run->hook == HOOK_INGRESS ? conn.out_end + conn.shift.out : conn.in_end;
+                segment.ack = conn.delta.reply - 5; /* the reply is not sent again */
+            base = run->hook == HOOK_INGRESS ? conn.snd_nxt + conn.delta.tx : conn.rcv_nxt;
             for (k = 0; k < 8; k++) /* below, inside and above a reply, or a request */
                 edges[k] = base - 30 + (uint32_t)k * 7;
             lay(options, i, edges, segment.tsval);
@@ -222,8 +220,7 @@ static void test_blocks(const struct run *run, bool open)
     }
 }
 
-/* --- while a reply is outstanding ---------------------------------------------------------------
- */
+/* --- while a reply is outstanding ------------------------------------------------------------- */
 
 /* What the client acknowledges and sends, byte by byte around the reply and its request. */
 static void test_open_in(const struct run *run)
@@ -240,7 +237,7 @@ static void test_open_in(const struct run *run)
             segment_in(run->lab, &segment, &conn, "", 0);
             segment.v6 = run->v6;
             segment.flags = ACK;
-            segment.ack = conn.shift.reply - 10 + i;
+            segment.ack = conn.delta.reply - 10 + i;
             right &= does(run, &segment, &none,
                           i >= 10 && i < 10 + get_hit.nreply ? ACT_RESEND : ACT_PASS, NOT_COUNTED);
         }
@@ -253,8 +250,8 @@ static void test_open_in(const struct run *run)
             segment_in(run->lab, &segment, &conn, "", 0);
             segment.v6 = run->v6;
             segment.flags = ACK;
-            segment.ack = conn.shift.reply - 5;
-            segment.seq = conn.shift.request - 10 + i;
+            segment.ack = conn.delta.reply - 5;
+            segment.seq = conn.delta.request - 10 + i;
             right &= does(run, &segment, &none, ACT_PASS, NOT_COUNTED);
         }
     }
@@ -277,7 +274,7 @@ static void test_open_out(const struct run *run)
                 answer(run, &conn, missed[j][0], missed[j][1]);
                 segment_out(&segment, &conn, "0123456789abcdef", n / 2);
                 segment.v6 = run->v6;
-                segment.seq = conn.out_end - 10 + i;
+                segment.seq = conn.snd_nxt - 10 + i;
                 segment.flags |= fin;
                 act = i < 10 && i + n / 2 + fin > 10 ? ACT_PROBE : ACT_PASS;
                 if (i == 9 && !n)
@@ -295,15 +292,14 @@ static void test_open_out(const struct run *run)
             segment_out(&segment, &conn, "", 0);
             segment.v6 = run->v6;
             segment.flags = ACK;
-            segment.ack = conn.in_end - 20 + i;
+            segment.ack = conn.rcv_nxt - 20 + i;
             right &= does(run, &segment, &none, ACT_PASS, NOT_COUNTED);
         }
     }
     ok(right, "%s: the socket's acknowledgements are held at the start of the request", run->name);
 }
 
-/* --- what leaves ---------------------------------------------------------------------------------
- */
+/* --- what leaves ------------------------------------------------------------------------------ */
 
 static void test_ends(const struct run *run)
 {
@@ -349,7 +345,7 @@ static void test_notes(const struct run *run)
     ok(right && conn.ifindex == 1 && !conn.vlan && conn.mac == 0x020000000002 &&
            conn.window == htons((uint16_t)segment.window) &&
            conn.tsval == htonl(segment.tsval + MC_TCP_AHEAD) &&
-           conn.out_end == segment.seq + (uint32_t)segment.n,
+           conn.snd_nxt == segment.seq + (uint32_t)segment.n,
        "%s: end, window, time and way of what leaves are noted", run->name);
     segment.seq -= 100;
     right = does(run, &segment, &stats, ACT_PASS, NOT_COUNTED);
@@ -411,8 +407,8 @@ static void test_merged(const struct run *run)
     segment_translate(run->lab, &want, &segment, &conn);
     ok(!tcp_run(run->lab, run->hook, &frame, &out) && out.verdict == TC_IS_NEXT &&
            frame_equal(&out.out, &want) && conn_get(run->lab, run->v6, &after) &&
-           (run->hook == HOOK_INGRESS ? after.in_end - conn.in_end
-                                      : after.out_end - conn.out_end) == sizeof(text),
+           (run->hook == HOOK_INGRESS ? after.rcv_nxt - conn.rcv_nxt
+                                      : after.snd_nxt - conn.snd_nxt) == sizeof(text),
        "%s: a packet of several segments is translated as one", run->name);
     if (run->hook != HOOK_INGRESS)
         return;
@@ -536,14 +532,13 @@ static void test_extensions(const struct run *run)
            row->found ? "translated" : "left alone");
         conn_get(run->lab, true, &after);
         grown =
-            run->hook == HOOK_INGRESS ? after.in_end - conn.in_end : after.out_end - conn.out_end;
+            run->hook == HOOK_INGRESS ? after.rcv_nxt - conn.rcv_nxt : after.snd_nxt - conn.snd_nxt;
         ok(grown == (row->found ? get_hit.n : 0),
            "%s, extension headers, %s: what has passed is known", run->name, row->name);
     }
 }
 
-/* --- checksums -----------------------------------------------------------------------------------
- */
+/* --- checksums -------------------------------------------------------------------------------- */
 
 static void test_sums(const struct run *run)
 {
@@ -656,21 +651,21 @@ static void test_icmp(const struct run *run)
             conn_init(run->lab, &conn, missed[j][0], missed[j][1]);
             segment_out(&about, &conn, "", 0);
             about.v6 = run->v6;
-            about.seq = conn.out_end + conn.shift.out - 50;
-            right &= is_told(run, &about, types[run->v6][i], conn.out_end - 50);
+            about.seq = conn.snd_nxt + conn.delta.tx - 50;
+            right &= is_told(run, &about, types[run->v6][i], conn.snd_nxt - 50);
         }
     }
     ok(right, "%s: an ICMP error about a segment of the server's is given the socket's number",
        run->name);
     for (j = 0, right = true; j < MISSED; j++) {
         answer(run, &conn, missed[j][0], missed[j][1]);
-        for (about.seq = conn.shift.reply; about.seq != conn.shift.reply + conn.shift.nreply;
+        for (about.seq = conn.delta.reply; about.seq != conn.delta.reply + conn.delta.nreply;
              about.seq++)
-            right &= is_told(run, &about, too_big, conn.out_end);
-        about.seq = conn.shift.reply - 3;
-        right &= is_told(run, &about, too_big, conn.out_end - 3);
-        about.seq = conn.shift.reply + conn.shift.nreply + 4;
-        right &= is_told(run, &about, too_big, conn.out_end + 4);
+            right &= is_told(run, &about, too_big, conn.snd_nxt);
+        about.seq = conn.delta.reply - 3;
+        right &= is_told(run, &about, too_big, conn.snd_nxt - 3);
+        about.seq = conn.delta.reply + conn.delta.nreply + 4;
+        right &= is_told(run, &about, too_big, conn.snd_nxt + 4);
     }
     ok(right, "%s: one about the outstanding reply, the number of the place where that was put in",
        run->name);
@@ -683,8 +678,7 @@ static void test_icmp(const struct run *run)
     ok(right, "%s: other ICMP is left alone", run->name);
 }
 
-/* --- the acknowledgement that goes on -----------------------------------------------------------
- */
+/* --- the acknowledgement that goes on --------------------------------------------------------- */
 
 /* What leaves by lo. */
 static int listen_to_lo(void)
@@ -730,9 +724,9 @@ static void test_paid(const struct run *run, int fd)
     int sum;
 
     for (j = 0; j < MISSED; j++) {
-        for (sum = SUM_WHOLE; sum <= SUM_BEGUN; sum++) {
+        for (sum = SUM_WHOLE; sum <= SUM_PARTIAL; sum++) {
             conn_init(run->lab, &conn, missed[j][0], missed[j][1]);
-            conn.acked -= 100;
+            conn.snd_una -= 100;
             conn_put(run->lab, run->v6, &conn);
             segment_in(run->lab, &segment, &conn, get_hit.text, get_hit.n);
             segment.v6 = run->v6;
@@ -752,8 +746,7 @@ static void test_paid(const struct run *run, int fd)
        run->name);
 }
 
-/* --- the acknowledgement that was held back ------------------------------------------------------
- */
+/* --- the acknowledgement that was held back --------------------------------------------------- */
 
 /*
  * The client has sent n bytes behind the request whose reply is outstanding, and the socket has
@@ -767,7 +760,7 @@ static bool hold(const struct run *run, struct mc_tcp_conn *conn, const uint32_t
 
     segment_in(run->lab, segment, conn, "set no 0 0 1\r\nx\r\n", n);
     segment->v6 = run->v6;
-    segment->ack = conn->shift.reply; /* it does not wait for the reply */
+    segment->ack = conn->delta.reply; /* it does not wait for the reply */
     right &= !n || does(run, segment, &set_no, ACT_PASS, set_no.reason);
     conn_get(run->lab, run->v6, conn);
     segment_out(&ack, conn, "", 0);
@@ -787,9 +780,9 @@ static void make_released(struct frame *want, const struct segment *segment,
     struct outcome outcome = {.reply = "", .nreply = 0};
     struct mc_tcp_conn as = *conn;
 
-    as.shift.reply = conn->out_end + conn->shift.out;
-    as.shift.request = conn->in_end + conn->shift.in;
-    as.shift.nrequest = 0;
+    as.delta.reply = conn->snd_nxt + conn->delta.tx;
+    as.delta.request = conn->rcv_nxt + conn->delta.rx;
+    as.delta.nrequest = 0;
     reply_frame(want, segment, &outcome, &as);
     segment_seal(want, segment->sum);
 }
@@ -808,12 +801,12 @@ static void test_released(const struct run *run, int fd)
     for (j = 0; j < MISSED; j++) {
         for (form = 0; form < 4; form++) {
             right &= hold(run, &conn, missed[j], 17, &segment);
-            segment.sum = form == 1 ? SUM_BEGUN : SUM_WHOLE;
+            segment.sum = form == 1 ? SUM_PARTIAL : SUM_WHOLE;
             segment.options = form == 2 ? sack : NULL;
             segment.noptions = form == 2 ? sizeof(sack) : 0;
             segment.npadding = form == 3 ? 6 : 0;
             right &= tcp_does(run->lab, HOOK_XDP, &segment, &none, ACT_PASS, NOT_COUNTED) &&
-                     conn_get(run->lab, run->v6, &conn) && conn.shift.nreply;
+                     conn_get(run->lab, run->v6, &conn) && conn.delta.nreply;
             right &= does(run, &segment, &none, ACT_RELEASE, NOT_COUNTED);
             conn_get(run->lab, run->v6, &conn);
             make_released(&want, &segment, &conn);

@@ -21,13 +21,13 @@ static const struct chain_settings chain = {
     .entries = 1024,
     .nmedium = 64,
     .nlarge = 64,
-    .nasks = 64,
+    .noutstanding = 64,
     .key_max = 250,
     .value_max = 1300,
     .max_age = 1000,
     .nconnections = 64,
     .settle = 1000000,
-    .ask = 1000000,
+    .outstanding = 1000000,
 };
 
 static struct found found[FIND_MAX];

@@ -4,11 +4,11 @@
  *
  *     chain [SECONDS [SEED]]
  *
- * Each datagram, made from a grammar and then damaged, goes through rx_filter. If the chain answers
- * it, the server must give the same answer at this moment, byte by byte. If it is passed, it must
- * be unchanged, and the server's reply leaves through tx_filter, which may keep it. All writes are
- * datagrams too, so an outdated answer is a fault; the clock does not advance, so that nothing
- * expires.
+ * Each datagram, made from a grammar and then damaged, goes through mc_rx_filter. If the chain
+ * answers it, the server must give the same answer at this moment, byte by byte. If it is passed,
+ * it must be unchanged, and the server's reply leaves through mc_tx_filter, which may keep it. All
+ * writes are datagrams too, so an outdated answer is a fault; the clock does not advance, so that
+ * nothing expires.
  */
 #include <stdio.h>
 #include <string.h>
@@ -113,7 +113,7 @@ static void open_run(struct run *run)
     struct chain_settings settings = chain_lab_settings;
 
     settings.settle = SETTLE;
-    settings.nasks = 1 << 16; /* a request that is no get holds its place for seconds */
+    settings.noutstanding = 1 << 16; /* a request that is no get holds its place for seconds */
     server_open(&run->server);
     chain_lab_open(&run->chain, &settings, NULL);
     run->server.context = run;

@@ -78,7 +78,7 @@ def start(pair, words="bmc=sv0"):
 
 def served(machine, name, how="answered_xdp"):
     udp = client.Udp(machine.host, machine.port)
-    udp.ask(b"version\r\n") # the kernel knows the way back
+    udp.ask(b"version\r\n") # the kernel knows the return path
     before, others = int(machine.stats("bmc")[how]), seen()
     tap.is_(udp.ask(b"get k\r\n"), answer((b"k", b"v")), "%s: answered" % name)
     tap.is_(int(machine.stats("bmc")[how]) - before, 1, "%s: the kernel answers it" % name)
@@ -100,7 +100,7 @@ def refused(pair, mode, error):
 
 
 def by(mode):
-    """The counter of the answers to a socket of this host, which leaves checksums to hardware."""
+    """The counter of the answers to a socket of this host, which sends partial checksums."""
     return "answered_tc" if mode == "skb" else "answered_xdp"
 
 
@@ -219,7 +219,7 @@ def the_chain():
                                int(machine.stats("bmc")["hits"]) > 0), "it answers")
         machine.kill()
         tap.ok(server.wait_for(lambda: not members()), "kill -9: the chain's link is detached")
-        tap.ok(server.wait_for(lambda: not maps("buckets")), "its memory is freed")
+        tap.ok(server.wait_for(lambda: not maps("mc_buckets")), "its memory is freed")
     loader(pair, "unload", "-a", "sv0")
     pair.close()
 

@@ -32,7 +32,7 @@ RELEASE = tuple(int(n) for n in re.findall(r"\d+", os.uname().release)[:2])
 
 
 def start(pair, way):
-    """The server on the server's card, whose rings serve when it knows the way back."""
+    """The server on the server's card, whose rings serve when it knows the return path."""
     words = ("-X", "bmc=sv0,mode=native,xsk=on") if way == "ring" else ()
     where = server.Server(*words, namespace=pair.server, host=pair.address(), listen="0.0.0.0",
                           threads=1)

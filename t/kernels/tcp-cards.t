@@ -61,7 +61,7 @@ def asked(m, name, hosts=(FOUR, SIX), sizes=SIZES):
 @contextlib.contextmanager
 def heard(m, word):
     """A list, to which is added, when the block ends, of each segment with this word that the stack
-    received, and handed to TC, whether its checksum was left to hardware."""
+    received, and handed to TC, whether its checksum was partial."""
     left = []
     with netns.inside(m.pair.server):
         tapped = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
@@ -97,7 +97,7 @@ def driven(cable):
 
 
 def alone(cable, pattern, mode=None, begun=False):
-    """TC alone answers. begun: the sender on the same host leaves the checksums to hardware."""
+    """TC alone answers. partial: the sender on the same host sends partial checksums."""
     with machines(cable, mode) as m:
         tap.like(m.server.log(), r"\A%sbmc: sv0: no XDP, TC ingress .*\nbmc: sv0: answers .* by TC "
                  r"\(experimental\)\n\Z" % pattern,
@@ -106,7 +106,7 @@ def alone(cable, pattern, mode=None, begun=False):
         with heard(m, b"get key") as left:
             asked(m, name, hosts=(FOUR,), sizes=(0, 1, 2, 3, 100, 1300))
         tap.ok(left and set(left) == {begun}, "%s: the checksums of %d requests are %s" %
-               (name, len(left), "left to hardware" if begun else "complete"))
+               (name, len(left), "partial" if begun else "complete"))
         asked(m, name)
         tcpcheck.answered(m, OPERATIONS, name, "tcp_answered_tc")
 
@@ -119,7 +119,7 @@ def virtio_net():
 
 @tap.case
 def virtio_net_and_tc():
-    """A cable between taps hands over joined segments, and checksums that are begun."""
+    """A cable between taps hands over joined segments, and partial checksums."""
     alone("plain", "", "tc")
     alone("queues", "", "tc", begun=True)
 

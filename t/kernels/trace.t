@@ -70,7 +70,7 @@ def what_is_done_with_each_packet_and_why():
                     "a hit over TCP", lambda: m.tcp.get(b"k"))
         trace.shows(way % ("mc_(tc_both|filter)", r"tcp \d+: next tcp_pass_command$"),
                     "another command over TCP", lambda: m.tcp.ask(b"version\r\n"))
-        trace.shows(r" mc_(ways_both|filter) %s > %s:\d+ udp \d+: next -$" %
+        trace.shows(r" mc_(learn_both|filter) %s > %s:\d+ udp \d+: next -$" %
                     (re.escape(there), re.escape(here)), "a reply of the server that leaves")
         trace.signal(signal.SIGINT)
         tap.is_(trace.wait(), 0, "SIGINT ends it with status 0")

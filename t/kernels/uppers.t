@@ -53,7 +53,7 @@ def answered(machine, rows=None):
 
 
 def served(machine, name, host=None):
-    for _ in range(TRIES): # the kernel knows the way back from the server's reply
+    for _ in range(TRIES): # the kernel knows the return path from the server's reply
         before = machine.stats("bmc")
         got = ask(host or machine.host, machine.port)
         after = machine.stats("bmc")

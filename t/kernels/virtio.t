@@ -39,7 +39,7 @@ def asked(m, name, hosts=("10.77.0.1", SIX), sizes=SIZES):
     for host in hosts:
         m.udp.close()
         m.udp = client.Udp(host, m.server.port)
-        m.udp.ask(b"version\r\n") # the kernel knows the way back
+        m.udp.ask(b"version\r\n") # the kernel knows the return path
         wrong, grown = m.during(lambda: [size for size in sizes if not told(m, size)])
         tap.is_((wrong, grown["answered"]), ([], len(sizes)),
                 "%s, %s: the kernel answers gets of %d values" % (name, host, len(sizes)))

@@ -206,7 +206,7 @@ class Udp:
             2 * socket.IPPROTO_UDP
 
     def checksum_is_doubtful(self, payload):
-        """Whether the checksum that is left to hardware is, by chance, that of the whole datagram
+        """Whether the partial checksum is, by chance, that of the whole datagram
         as well: of one in 65,536. The kernel path's program on TC, which cannot tell which of the
         two it has, passes such a request."""
         length = UDP_HEADER + len(payload)

@@ -15,10 +15,10 @@ import tap
 
 TRIES = 3 # of one request
 PAUSES = (0,) * TRIES + (0.02,) * 100 # before each: a thread may be interrupted for that long
-KEPT = 20 # seconds, far below those for which the kernel knows a way back
+KEPT = 20 # seconds, far below those for which the kernel knows a return path
 # Why the kernel may leave one request to the server at any time, whatever it is: the reply that
-# tells the way back is too old, a thread of the server was interrupted while it changed the bucket,
-# or this machine did not run the server.
+# tells the return path is too old, a thread of the server was interrupted while it changed the
+# bucket, or this machine did not run the server.
 MOMENTARY = ("pass_way", "pass_busy", "pass_stopped")
 
 
@@ -61,8 +61,8 @@ class Machines:
         self.meet()
 
     def keep_way(self):
-        """The server replies to the socket of this class before the kernel forgets the way back. A
-        test that sends with other sockets for so long makes them known itself."""
+        """The server replies to the socket of this class before the kernel forgets the return path.
+        A test that sends with other sockets for so long makes them known itself."""
         if time.monotonic() - self.met < KEPT:
             return
         self.met = time.monotonic()
@@ -71,7 +71,7 @@ class Machines:
 
     def meet(self, *sources):
         """The server replies to each of the client's sources, by default all of the pair, so
-        that the kernel knows the ways back.
+        that the kernel knows the return paths.
         """
         listens = self.options["listen"].replace("[", "").replace("]", "").split(",")
         for i in range(self.links):

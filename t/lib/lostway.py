@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""lostway: connections on which the kernel has answered, whose segments take a way without its
+"""lostway: connections on which the kernel has answered, whose segments take a path without its
 programs. Each client gets the right bytes, or an end or a reset, and does not wait for ever."""
 import socket
 

@@ -35,13 +35,16 @@ BMC = ["bpf/attach/filter.skel.h bpf/udp/udp.skel.h bpf/attach/member.skel.h "
 CHAIN_MUTANTS = (
     ("the_end_of_writes", "bpf/chain/gate.bpf.h", r"if \(READ_ONCE\(gate->done\) >= asked\)", 1,
      "if (0)", BUSY),
-    ("the_time_of_asks", "bpf/chain/ask.bpf.h", r"first = ask->first;", 1, "first = now;", BUSY),
+    ("the_time_of_requests", "bpf/chain/outstanding.bpf.h",
+     r"first = request->first;", 1, "first = now;", BUSY),
     ("the_gates_version", "bpf/chain/get.bpf.h",
      r"bucket->word != READ_ONCE\(bucket->gate.word\)", 1, "0", BUSY),
-    ("the_tables_version", "bpf/chain/get.bpf.h", r"bucket->all != READ_ONCE\(all.word\)", 1, "0",
+    ("the_tables_version", "bpf/chain/get.bpf.h",
+     r"bucket->whole_table_word != READ_ONCE\(whole_table.word\)", 1, "0",
      BUSY + ("-flush", "50ms")),
     ("the_reply_to_a_write", "bpf/chain/udp.bpf.h",
-     r"ends = ask_note\([^;]*;\s+if \(!run->nwrites \|\| ends\)\s+return;\s+write_close\([^;]*;", 1,
+     r"ends = outstanding_note\([^;]*;\s+if \(!run->nwrites \|\| ends\)\s+return;\s+"
+     r"write_close\([^;]*;", 1,
      "(void)ends;\n    if (!run->nwrites)\n        return;",
      BUSY + ("-udp-writes", 95, "-distinct")),
 )
@@ -50,37 +53,37 @@ CHAIN_MUTANTS = (
 # is found there and what it becomes; what fails is a test program, or a file of t/e2e and a case.
 LOST_REPLIES = ("t/e2e/kernel/tcp-streams.t", "while_replies_are_lost")
 DEAF = ("t/e2e/kernel/tcp-streams.t", "while_nothing_comes_from_clients")
-CLAMP = r"return shift->nreply && seq_before\(shift->request, wire\) \? shift->request : wire;"
+CLAMP = r"return delta->nreply && seq_before\(delta->request, wire\) \? delta->request : wire;"
 LOOK = (r"tcp->boundary = READ_ONCE\(slot->boundary\);\s+read_barrier\(\);\s+"
         r"rc = conn_refuses\([^;]*;")
 TCP_MUTANTS = (
-    ("ack_clamp", (("bpf/tcp/conn.bpf.h", CLAMP, "return ack + shift->in;"),),
+    ("ack_clamp", (("bpf/tcp/conn.bpf.h", CLAMP, "return ack + delta->rx;"),),
      ("t/bpf/tcp_shift",)),
     ("ack_clamp_of_pipelines", (("bpf/tcp/conn.bpf.h", CLAMP, "return wire;"),),
      ("t/bpf/tcp_shift",)),
-    ("kept_bytes", (("bpf/tcp/kept.bpf.h", r"(scratch->reply \+ REPLY_TEXT, kept->text), n",
+    ("kept_bytes", (("bpf/tcp/rtx.bpf.h", r"(scratch->reply \+ REPLY_TEXT, rtx->text), n",
                      r"\1 + 1, n"),),
      ("t/bpf/tcp_resend",), LOST_REPLIES),
-    ("kept_reply", (("bpf/tcp/ingress.bpf.h", r"!kept_get\(tcp\)",
+    ("kept_reply", (("bpf/tcp/ingress.bpf.h", r"!rtx_get\(tcp\)",
                      r"(packet_answer(packet_tc(skb), scratch, HEAD_GET) != STEP_END &&"
                      r" \g<0>)"),),
      ("t/bpf/tcp_resend",)),
     ("two_pieces_in", (("bpf/tcp/conn.bpf.h",
-                        r"if \(shift->nreply && !seq_before\(shift->request, wire\)\)",
+                        r"if \(delta->nreply && !seq_before\(delta->request, wire\)\)",
                         "if (0)"),),
      ("t/bpf/tcp_shift",)),
     ("two_pieces_out", (("bpf/tcp/conn.bpf.h",
-                         r"if \(!shift->nreply \|\| !seq_before\(seq, start\)\)", "if (1)"),),
+                         r"if \(!delta->nreply \|\| !seq_before\(seq, start\)\)", "if (1)"),),
      ("t/bpf/tcp_shift",)),
     # What t/model/splice.h and the programs did not agree on.
     ("a_fin_behind_the_splice", (("bpf/tcp/egress.bpf.h", r"(u32 n = segment->n) \+ \(segment->"
                                   r"flags & TCP_FIN\);(\s+u32 seq)", r"\1;\2"),),
      ("t/bpf/tcp_shift",)),
-    ("acks_in_old_segments", (("bpf/tcp/commit.bpf.h", r"if \(seq_before\(end, conn->in_end\)\)",
+    ("acks_in_old_segments", (("bpf/tcp/commit.bpf.h", r"if \(seq_before\(end, conn->rcv_nxt\)\)",
                                "if (0)"),),
      ("t/bpf/tcp_random",)),
     ("acks_from_before_the_request", (("bpf/tcp/commit.bpf.h",
-                                       r"seq_before\(shift->request, segment->seq\) &&", ""),),
+                                       r"seq_before\(delta->request, segment->seq\) &&", ""),),
      ("t/bpf/tcp_resend",)),
     # Nothing is looked at before the lookup, all behind it.
     ("boundary_before_lookup", (("bpf/tcp/xdp.bpf.h", LOOK, "rc = 0;"),
@@ -93,7 +96,7 @@ TCP_MUTANTS = (
     ("removal_under_the_lock", (("bpf/tcp/remove.bpf.h",
                                  r"!conn_lock_as\(conn, &which\.flow, MC_TCP_VOID\)", "0"),),
      ("t/bpf/tcp_race",)),
-    ("a_reply_unasked", (("bpf/tcp/egress.bpf.h", r"if \(unlikely\(says_again\)\)", "if (0)"),),
+    ("a_reply_unasked", (("bpf/tcp/egress.bpf.h", r"if \(unlikely\(is_keepalive\)\)", "if (0)"),),
      ("t/bpf/tcp_resend",), DEAF),
     ("the_clock_of_a_hit", (("bpf/answer/one.bpf.h", r"item_has_expired\(scratch, expiry\)",
                              "second_reached(expiry)"),),

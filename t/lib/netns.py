@@ -421,7 +421,7 @@ class Pair:
         return [(self.server, "sv%d" % i)]
 
     def accept_any_source(self):
-        """From now on, at both ends, also one to which the way back is by another interface."""
+        """From now on, at both ends, also one to which the return path is by another interface."""
         for namespace in (self.server, self.client):
             with inside(namespace):
                 for which in os.listdir("/proc/sys/net/ipv4/conf"):

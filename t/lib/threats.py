@@ -10,7 +10,7 @@ t/00-mutants.t checks that each change can be made, and that the row names the t
 t/e2e/build/mutants.t runs them.
 """
 
-GUARD, WAYS = "t/e2e/kernel/guard.t", "t/e2e/kernel/ways.t"
+GUARD, PATHS = "t/e2e/kernel/guard.t", "t/e2e/kernel/return-paths.t"
 HOSTILE, PEERS = "t/e2e/kernel/tcp-hostile.t", "t/e2e/kernel/tcp-peers.t"
 XSK, FORGED = "t/e2e/kernel/xsk.t", "t/e2e/chain/forged.t"
 OUTSTANDING = (HOSTILE, "while_a_reply_is_outstanding")
@@ -41,22 +41,25 @@ ROWS = (
          GUARD, "a_source_over_its_rate"),
         ("any_size", (("bpf/packet/guard.bpf.h", r"if \(most && l4_payload", "if (0 && l4_payload"),
                       ), GUARD, "replies_that_are_too_large"),
-        ("no_way_needed", (("bpf/packet/way.bpf.h", r"(set->way\[3\], sum, &to\)\))\s+return 0;",
+        ("no_way_needed", (("bpf/packet/return_path.bpf.h",
+                            r"(set->path\[3\], sum, &to\)\))\s+return 0;",
                             r"\1 return from | 1ull << 63;"),),
-         WAYS, "forged_sources_without_a_machine"),
+         PATHS, "forged_sources_without_a_machine"),
     )),
     ("that a private source is in this network", (
         ("any_destination", (("bpf/packet/guard.bpf.h",
                               r"is_local4\(LOAD32\(ip \+ 12\)\) && is_local4[^;]*;",
                               "is_local4(LOAD32(ip + 12));"),), "t/bpf/guard.c"),
-        ("any_interface", (("bpf/packet/way.bpf.h", r"\(\(u64\)ifindex << 32 \| vlan\)", "0"),),
-         WAYS, "a_route_back_by_another_interface"),
+        ("any_interface", (("bpf/packet/return_path.bpf.h",
+                            r"\(\(u64\)ifindex << 32 \| vlan\)", "0"),),
+         PATHS, "a_route_back_by_another_interface"),
     )),
     ("that it is a client, and no other server", (
-        ("any_port", (("bpf/udp/frame.bpf.h", r"mc_port_is_unfit\([^;]*?, control\.port\)", "0"),),
+        ("any_port", (("bpf/udp/frame.bpf.h",
+                       r"mc_port_is_unanswerable\([^;]*?, control\.port\)", "0"),),
          "t/bpf/passes.c"),
-        ("any_port_of_the_server", (("memcached/net/socket.c", r"mc_port_is_unfit\((in6?->)",
-                                     r"own_port == 1 && mc_port_is_unfit(\1"),),
+        ("any_port_of_the_server", (("memcached/net/socket.c", r"mc_port_is_unanswerable\((in6?->)",
+                                     r"own_port == 1 && mc_port_is_unanswerable(\1"),),
          "t/e2e/server/udp-loops.t"),
     )),
     ("what a datagram asks for", (
@@ -92,7 +95,7 @@ ROWS = (
         ("ip_options", (("bpf/packet/headers.bpf.h", r"LOAD8\(ip\) == 0x45 &&",
                          "LOAD8(ip) >> 4 == 4 &&"),), "t/bpf/passes.c"),
         ("any_checksum", (("bpf/packet/udp.bpf.h",
-                           r"if \(likely\(sum_is_right\(sum\)\)\)", "if (1)"),),
+                           r"if \(likely\(sum_is_valid\(sum\)\)\)", "if (1)"),),
          "t/bpf/checksums.c"),
     )),
     ("`tcp=on`: both numbers of a TCP segment", (
@@ -102,10 +105,10 @@ ROWS = (
         ("far_sequences", ((COMMIT, r"<= CONN_BEHIND \+ room;", "<= CONN_BEHIND + (1u << 30);"),),
          *OUTSTANDING),
         ("any_sum_of_an_acknowledgement", (("bpf/tcp/ingress.bpf.h",
-                                            r"\|\| skb_sum_is_right\(skb, l4\)", "|| 1"),),
+                                            r"\|\| skb_sum_is_valid\(skb, l4\)", "|| 1"),),
          *OUTSTANDING),
         ("any_sum_is_answered", (("bpf/packet/tcp.bpf.h",
-                                  r"if \(likely\(sum_is_right\(sum\)\)\)", "if (1)"),),
+                                  r"if \(likely\(sum_is_valid\(sum\)\)\)", "if (1)"),),
          HOSTILE, "forged_segments"),
         ("old_times_are_answered", ((COMMIT, r"return seq_before\(segment->tsval, "
                                      r"conn->client_ts\)[^;]*;", "return 0;"),),
@@ -114,24 +117,26 @@ ROWS = (
                            "if (1)"),), HOSTILE, "forged_segments"),
     )),
     ("`tcp=on`: the number that an ICMP error quotes", (
-        ("numbers_of_the_wire", (("bpf/tcp/icmp.bpf.h", r"to = bpf_htonl\(shift_ack_in[^;]*;",
+        ("numbers_of_the_wire", (("bpf/tcp/icmp.bpf.h", r"to = bpf_htonl\(delta_ack_rx[^;]*;",
                                   "to = bpf_htonl(from);"),),
          HOSTILE, "errors_with_the_right_number"),
-        ("any_number_is_in_flight", (("bpf/tcp/icmp.bpf.h", r"shift_ack_in\(&shift, from\)",
-                                      "conn->out_end"),),
+        ("any_number_is_in_flight", (("bpf/tcp/icmp.bpf.h", r"delta_ack_rx\(&delta, from\)",
+                                      "conn->snd_nxt"),),
          HOSTILE, "errors_with_guessed_numbers"),
-        ("numbers_near_are_in_flight", (("bpf/tcp/icmp.bpf.h", r"shift_ack_in\(&shift, from\)",
-                                         "from - shift.out - conn->out_end + 2048 < 4096u ? "
-                                         "conn->out_end : from"),),
+        ("numbers_near_are_in_flight", (("bpf/tcp/icmp.bpf.h", r"delta_ack_rx\(&delta, from\)",
+                                         "from - delta.tx - conn->snd_nxt + 2048 < 4096u ? "
+                                         "conn->snd_nxt : from"),),
          HOSTILE, "errors_with_numbers_beside_the_right_one"),
     )),
     ("`tcp=on`: that there is a connection", (
-        ("entries_of_anybody", (("bpf/tcp/ingress.bpf.h", r"if \(!conn\)\s+return TC_NEXT;\s+slot",
+        ("entries_of_anybody", (("bpf/tcp/ingress.bpf.h",
+                                 r"if \(!conn\)\s+return TC_ACT_UNSPEC;\s+slot",
                                  "if (!conn) {\n        struct mc_tcp_conn made = {};\n"
                                  "        u64 key = mc_tcp_key(&tcp->segment.flow, tcp_seeds);\n\n"
                                  "        made.flow = tcp->segment.flow;\n"
-                                 "        bpf_map_update_elem(&tcp_conns, &key, &made,"
-                                 " BPF_NOEXIST);\n        return TC_NEXT;\n    }\n    slot"),),
+                                 "        bpf_map_update_elem(&mc_tcp_conns, &key, &made,"
+                                 " BPF_NOEXIST);\n        return TC_ACT_UNSPEC;\n"
+                                 "    }\n    slot"),),
          HOSTILE, "floods_of_openings"),
     )),
     ("that sources and keys are spread", (
@@ -140,7 +145,7 @@ ROWS = (
     )),
     ("chain: TCP segments, fragments, writes over UDP", (
         ("segments_of_no_socket", (("bpf/chain/socket.bpf.h",
-                                    r"(sk->state == STATE_TIME_WAIT\)\s+return )SOCKET_NONE;",
+                                    r"(sk->state == BPF_TCP_TIME_WAIT\)\s+return )SOCKET_NONE;",
                                     r"\1SOCKET_TAKES;"),), FORGED),
         ("any_number_of_a_segment", (("bpf/chain/socket.bpf.h", r": SOCKET_REFUSES;",
                                       ": SOCKET_TAKES;"),), FORGED),
@@ -153,10 +158,10 @@ ROWS = (
                        r"\1return 1;"),), "t/e2e/kernel/traffic.t", "foreign_packets"),
     )),
     ("source MAC", (
-        ("back_to_the_frames_source", (("bpf/packet/way.bpf.h",
+        ("back_to_the_frames_source", (("bpf/packet/return_path.bpf.h",
                                         r"return \(to & MAC_MASK\) \| 1ull << 63;",
                                         "return from | 1ull << 63;"),),
-         WAYS, "forged_sources_behind_a_router"),
+         PATHS, "forged_sources_behind_a_router"),
     )),
     ("`tcp=on`: that the client asks for a reply again", (
         ("again_to_the_frames_source", (("bpf/tcp/ingress.bpf.h",
@@ -174,8 +179,8 @@ ROWS = (
                       "return 1;"),), "t/bpf/tcp.c"),
     )),
     ("`tcp=on`: that a segment is new", (
-        ("answered_below_in_end", ((COMMIT, r"seq != conn->in_end \|\|", ""),), "t/bpf/tcp.c"),
-        ("not_consumed", ((COMMIT, r"seq != conn->in_base \+ \(u32\)boundary \|\|", ""),),
+        ("answered_below_in_end", ((COMMIT, r"seq != conn->rcv_nxt \|\|", ""),), "t/bpf/tcp.c"),
+        ("not_consumed", ((COMMIT, r"seq != conn->irs \+ \(u32\)boundary \|\|", ""),),
          "t/bpf/tcp.c"),
         ("once_more", ((COMMIT, r"if \(conn_resends\(conn, &tcp->segment\)\)", "if (0)"),),
          "t/bpf/tcp_resend.c"),
@@ -186,11 +191,13 @@ ROWS = (
                                  ), GUARD, "behind_a_firewall_that_closes_the_public_address"),
     )),
     ("that source and destination are one machine", (
-        ("groups", (("bpf/udp/frame.bpf.h", r"!mc_source4_is_unfit\(LOAD8\(ip \+ 12\)\)", "1"),),
+        ("groups", (("bpf/udp/frame.bpf.h",
+                     r"!mc_source4_is_unanswerable\(LOAD8\(ip \+ 12\)\)", "1"),),
          "t/bpf/passes.c"),
         ("a_group_as_source_mac", (("bpf/packet/headers.bpf.h", r"0x1ffffffffffff\)",
                                     "0xffffffffffff)"),), "t/bpf/passes.c"),
-        ("ways_to_groups", (("bpf/packet/way.bpf.h", r"LOAD8\(link\) & 1 \|\|", ""),), WAYS,
+        ("ways_to_groups", (("bpf/packet/return_path.bpf.h",
+                             r"LOAD8\(link\) & 1 \|\|", ""),), PATHS,
          "a_neighbour_that_is_a_group"),
     )),
     ("chain: sequence numbers and bytes of TCP", (
@@ -206,28 +213,29 @@ ROWS = (
                          "return n > conn->mss;"),), HOSTILE, "clients_that_never_read"),
     )),
     ("`tcp=on`: that it acknowledges what it has", (
-        ("partly_is_acknowledged", ((COMMIT, r"if \(!conn->shift\.nreply \|\| "
+        ("partly_is_acknowledged", ((COMMIT, r"if \(!conn->delta\.nreply \|\| "
                                      r"seq_before\(segment->ack, "
-                                     r"shift_reply_end\(&conn->shift\)\)\)",
-                                     "if (!conn->shift.nreply || !seq_before(conn->shift.reply, "
+                                     r"delta_reply_end\(&conn->delta\)\)\)",
+                                     "if (!conn->delta.nreply || !seq_before(conn->delta.reply, "
                                      "segment->ack))"),),
          HOSTILE, "acknowledgements_of_each_byte"),
         ("other_bytes_are_another_request", ((COMMIT, r"return seq_before\(segment->seq, "
-                                              r"shift_request_end\(shift\)\);", "return 0;"),),
+                                              r"delta_request_end\(delta\)\);", "return 0;"),),
          HOSTILE, "bytes_that_change"),
     )),
     ("`tcp=on`: that a reply is its own", (
-        ("kept_looks", (("bpf/tcp/kept.bpf.h", r"\|\| READ_ONCE\(kept->owner\) != tcp->owner", ""),
-                        ("bpf/tcp/kept.bpf.h", r"if \(READ_ONCE\(kept->owner\) != tcp->owner\)",
+        ("kept_looks", (("bpf/tcp/rtx.bpf.h", r"\|\| READ_ONCE\(rtx->owner\) != tcp->owner", ""),
+                        ("bpf/tcp/rtx.bpf.h", r"if \(READ_ONCE\(rtx->owner\) != tcp->owner\)",
                          "if (0)")), "t/bpf/tcp_resend.c"),
-        ("kept_second_look", (("bpf/tcp/kept.bpf.h",
-                               r"(read_barrier\(\);\s+)if \(READ_ONCE\(kept->owner\) != "
+        ("kept_second_look", (("bpf/tcp/rtx.bpf.h",
+                               r"(read_barrier\(\);\s+)if \(READ_ONCE\(rtx->owner\) != "
                                r"tcp->owner\)", r"\1if (0)"),), "t/bpf/tcp_race.c"),
-        ("kept_place_of_another", (("bpf/tcp/kept.bpf.h", r"if \(had && !kept_is_left\(owner, had\)"
+        ("kept_place_of_another", (("bpf/tcp/rtx.bpf.h",
+                                    r"if \(had && !rtx_is_abandoned\(owner, had\)"
                                     r"\)", "if (0)"),), HOSTILE, "replies_of_many"),
-        ("kept_place_of_a_slot", (("bpf/tcp/kept.bpf.h", r"return \(\(u32\)\(owner \^ had\)[^;]*;",
+        ("kept_place_of_a_slot", (("bpf/tcp/rtx.bpf.h", r"return \(\(u32\)\(owner \^ had\)[^;]*;",
                                    "return 1;"),), HOSTILE, "replies_of_many"),
-        ("kept_without_connection", (("bpf/tcp/kept.bpf.h",
+        ("kept_without_connection", (("bpf/tcp/rtx.bpf.h",
                                       r"return \(u64\)reply << 32 \| generation[^;]*;",
                                       "return (u64)reply << 32 | 1;"),), "t/bpf/tcp_resend.c"),
     )),
@@ -268,16 +276,16 @@ ROWS = (
         ("another_namespace", (("bpf/chain/sender.bpf.h", r" \|\| !sender_is_here\(sk\)", ""),),
          FORGED),
     )),
-    ("the ways back", (
-        ("ways_of_anybody", (("bpf/packet/way.bpf.h", r"\|\| !is_server\(skb\)",
+    ("the return paths", (
+        ("ways_of_anybody", (("bpf/packet/return_path.bpf.h", r"\|\| !is_server\(skb\)",
                               "|| (0 && !is_server(skb))"),),
-         WAYS, "a_container_with_the_servers_address"),
+         PATHS, "a_container_with_the_servers_address"),
     )),
     ("`tcp=on`: that a segment with a connection's addresses", (
         ("any_socket_of_a_connection", (("bpf/tcp/egress.bpf.h",
                                          r"likely\(conn->cookie == cookie\) \|\| !conn->cookie",
                                          "likely(conn->cookie == cookie) || 1"),),
-         WAYS, "a_container_beside_a_connection"),
+         PATHS, "a_container_beside_a_connection"),
     )),
     ("that the programs on TC see every packet", (
         ("behind_the_others", (("bpf/attach/order.c", r"at, BEFORE, 0, 0\) : fd",

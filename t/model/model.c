@@ -659,7 +659,7 @@ static void busy_steps(struct maker *k)
         take(k, &s, "XDP drops after all", 0, MODEL_ANY_WAY);
 }
 
-/* A timer of user space's sends the kept reply again. */
+/* A timer in user space retransmits the reply. */
 static void timer_steps(struct maker *k)
 {
     k->segment = (struct splice_segment){0};

@@ -31,7 +31,7 @@ enum model_flag {
     MODEL_CLOSE = 1024,   /* the server closes an idle connection */
     MODEL_WAITS = 2048,   /* others go on while one is between two of the server's stages */
     MODEL_NO_XDP = 4096,  /* TC ingress alone */
-    MODEL_RESENDS = 8192, /* a timer of user space's sends the kept reply again; no fault */
+    MODEL_RESENDS = 8192, /* a timer in user space retransmits the reply; no fault */
     MODEL_LATE = 16384,   /* the connection is known when the server first sends; no fault */
     MODEL_GRO = 32768,    /* segments that wait for TC become one; no fault */
     MODEL_PIECES = 65536, /* replies are sent again byte by byte; no fault */

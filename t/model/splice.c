@@ -153,7 +153,7 @@ static const struct mutant {
     {"a connection's first request is answered", BIT(RULE_FOLLOWED), LATE, 3},
     /* What costs time and bytes, nothing else. */
     {"an ack held back is not sent afterwards", BIT(RULE_HELD), CALM_SET, 0},
-    {"an ack is answered that the socket waits for", BIT(RULE_DEBT), CALM_GETS, 0},
+    {"an ack is answered that the socket waits for", BIT(RULE_ACK_DUE), CALM_GETS, 0},
     {"acks in old segments count as told", BIT(RULE_NOTE_ACK), CALM_GETS, 1},
     {"acks that XDP passes count as told", NOTE_ACK_XDP, CALM_GETS, 2},
     {"these, and acks are not translated with the old N", NOTE_ACK_XDP | BIT(RULE_OLD_ACK),

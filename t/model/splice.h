@@ -33,7 +33,7 @@
  * the socket, a copy of C is answered.
  *
  * - RESEND_TC: two copies of a get may both be left to TC by XDP. TC answers the first, or XDP a
- *   third; the second must get the kept reply, not reach the socket.
+ *   third; the second must get the retransmitted reply, not reach the socket.
  * - AGAIN: while a CPU copies the reply, another one may pass a copy of the same get.
  * - RESEND_TIMER: a client takes the ack of a reply, drops its bytes for lack of room, and the ack
  *   by which it asks for them is lost: it waits, and has nothing to send again.
@@ -50,14 +50,14 @@
  *   socket's own, or the next reply's.
  * - DEBT, NOTE_ACK, NOTE_ACK_TC: the socket waits for an ack that came. A socket does not read the
  *   ack of a segment that lies wholly below what it acknowledged. What XDP passes TC may yet take
- *   as a request for the kept reply, and drop.
+ *   as a request to retransmit the reply, and drop.
  * - RESEND_ON_ACK: a reply that the client dropped comes again after a time only. A keepalive probe
  *   (one below the request's end) asks for it as well, and an ack inside the reply.
  *
  * Follow from others, and cost nothing to have: PUBLISH_FIRST (after the send it is published too
  * late for the client's next get, which is passed), NOTE_XDP and RESEND_XDP (if TC does RESEND_TC:
- * a copy of a get that XDP has passed may be answered before TC sees it, which then gets the kept
- * reply), ONE (while a reply is outstanding no ack is both below its end and equal to ksnd),
+ * a copy of a get that XDP has passed may be answered before TC sees it, which then gets the same
+ * reply again), ONE (while a reply is outstanding no ack is both below its end and equal to ksnd),
  * OLD_ACK and OLD_SEQ (if TC alone notes acks; otherwise a queued ack is translated wrongly and the
  * socket not told).
  *
@@ -100,7 +100,7 @@ enum splice_rule {
     RULE_OLD_EGRESS,    /* the socket's bytes below the splice with the old N */
     RULE_STRADDLE,      /* the socket's segment with bytes on both sides of it does not leave */
     RULE_PROBE,         /* and in its place one that makes the client say what it has does */
-    RULE_DEBT,          /* an ack that the socket waits for is not kept from it */
+    RULE_ACK_DUE,       /* an ack that the socket waits for is not kept from it */
     RULE_NOTE_ACK,      /* an ack in a segment that is old does not count as told: it is not read */
     RULE_NOTE_ACK_TC,   /* nor one that XDP has passed: TC may drop it */
     RULE_PUBLISH_FIRST, /* the server publishes a boundary before it sends the replies */
@@ -152,8 +152,8 @@ struct splice_conn {
     num learned; /* what the socket had of the client's bytes when it became known */
     bool outstanding, busy, closing;
     num req_start, req_len, rep_start, rep_len;
-    num told;     /* the highest ack that the socket has sent, before it was held back */
-    uint8_t kept; /* the model's: whose reply it is */
+    num last_ack_sent; /* the highest ack that the socket has sent, before it was held back */
+    uint8_t kept;      /* the model's: whose reply it is */
 };
 
 /* What the server publishes, on the socket's numbers, in one 64-bit word. */
@@ -166,7 +166,7 @@ enum splice_stage { SPLICE_XDP, SPLICE_TC };
 enum splice_verdict {
     SPLICE_PASS,   /* note it and leave it to the socket */
     SPLICE_DEFER,  /* XDP leaves it to TC, without a note of it */
-    SPLICE_RESEND, /* send the kept reply; drop the segment */
+    SPLICE_RESEND, /* retransmit the reply; drop the segment */
     SPLICE_ANSWER, /* look the key up, reply, and take the segment out */
 };
 
@@ -201,7 +201,7 @@ static inline num splice_map_ack(const struct splice_conn *c, num ack, splice_ru
 }
 
 /* The wire's image of the socket's ack. */
-static inline num splice_map_told(const struct splice_conn *c, num ack, splice_rules off)
+static inline num splice_map_last_ack_sent(const struct splice_conn *c, num ack, splice_rules off)
 {
     num wire = ack + c->M - c->req_len;
 
@@ -243,7 +243,7 @@ static inline void splice_note(struct splice_conn *c, const struct splice_segmen
         c->followed = true;
     if (g->len && after(end, c->kmax))
         c->kmax = end;
-    if (g->fin && !before(end, c->told))
+    if (g->fin && !before(end, c->last_ack_sent))
         c->closing = true;
 }
 
@@ -272,9 +272,9 @@ static inline enum splice_rule splice_refuses(const struct splice_conn *c,
 }
 
 /*
- * Whether the kept reply answers this segment. A bare ack from before the request was sent (its seq
- * is req_start) asks for nothing, and the socket may wait for it. A keepalive probe has the number
- * before the request's end.
+ * Whether a retransmission answers this segment. A bare ack from before the request was sent (its
+ * seq is req_start) asks for nothing, and the socket may wait for it. A keepalive probe has the
+ * number before the request's end.
  */
 static inline bool splice_resends(const struct splice_conn *c, const struct splice_segment *g,
                                   splice_rules off)
@@ -298,10 +298,10 @@ static inline bool splice_releases(const struct splice_conn *c, const struct spl
                                    splice_rules off)
 {
     return c->outstanding && !g->len && !before(g->ack, splice_rep_end(c)) &&
-           after(c->told, c->req_start - (c->M - c->req_len)) && follows(off, RULE_HELD);
+           after(c->last_ack_sent, c->req_start - (c->M - c->req_len)) && follows(off, RULE_HELD);
 }
 
-/* The kept reply; its bytes are the model's. */
+/* The retransmitted reply; its bytes are the model's. */
 static inline struct splice_segment splice_reply(const struct splice_conn *c)
 {
     return (struct splice_segment){.seq = c->rep_start,
@@ -353,14 +353,14 @@ static inline enum splice_verdict splice_judge(struct splice_conn *c,
         return SPLICE_RESEND;
     if (!get || splice_refuses(c, b, g, off) != NRULES)
         return SPLICE_PASS;
-    if (stage == SPLICE_XDP && c->kack != (num)(g->ack - c->N) && follows(off, RULE_DEBT))
+    if (stage == SPLICE_XDP && c->kack != (num)(g->ack - c->N) && follows(off, RULE_ACK_DUE))
         return SPLICE_DEFER;
     return SPLICE_ANSWER;
 }
 
 /*
  * TC answers a segment: whether the socket waits for what that acknowledges, and is handed a bare
- * ack in its place (RULE_DEBT).
+ * ack in its place (RULE_ACK_DUE).
  */
 static inline bool splice_pays(struct splice_conn *c, const struct splice_segment *g)
 {
@@ -394,7 +394,7 @@ static inline void splice_commit(struct splice_conn *c, const struct splice_segm
 static inline void splice_learn(struct splice_conn *c, num rcv_nxt, num snd_una)
 {
     c->known = true;
-    c->kmax = c->learned = c->told = rcv_nxt;
+    c->kmax = c->learned = c->last_ack_sent = rcv_nxt;
     c->kack = c->ksnd = snd_una;
 }
 
@@ -410,12 +410,12 @@ static inline bool splice_egress(struct splice_conn *c, struct splice_segment *g
         c->ksnd = end;
     if (after(g->ack, c->kmax) && follows(off, RULE_KMAX_ACK))
         c->kmax = g->ack;
-    if (after(g->ack, c->told))
-        c->told = g->ack;
+    if (after(g->ack, c->last_ack_sent))
+        c->last_ack_sent = g->ack;
     if (g->fin)
         c->closing = true;
     g->seq += c->N;
-    g->ack = splice_map_told(c, g->ack, off);
+    g->ack = splice_map_last_ack_sent(c, g->ack, off);
     if (!c->outstanding || !before(seq, splice) || !follows(off, RULE_OLD_EGRESS))
         return true;
     g->seq -= c->rep_len;
@@ -432,7 +432,7 @@ static inline bool splice_egress(struct splice_conn *c, struct splice_segment *g
  */
 static inline struct splice_segment splice_release(const struct splice_conn *c)
 {
-    return (struct splice_segment){.seq = c->ksnd + c->N, .ack = c->told + c->M};
+    return (struct splice_segment){.seq = c->ksnd + c->N, .ack = c->last_ack_sent + c->M};
 }
 
 #endif

@@ -368,7 +368,7 @@ static void test_ports(struct hostnet *hostnet)
 {
     const int attached[] = {4, 2};
     struct hostnet_scope scope = {.ifindexes = attached, .nifindexes = 1};
-    struct mc_way_port ports[MC_WAY_PORTS];
+    struct mc_return_path_port ports[MC_RETURN_PATH_PORTS];
 
     LINK(.index = 1, .name = "eth0", .master = 4);
     LINK(.index = 2, .name = "eth1", .master = 4);
@@ -381,9 +381,10 @@ static void test_ports(struct hostnet *hostnet)
     scope.nifindexes = 2;
     ok(hostnet_ports(hostnet, &scope, ports) == 1 && ports[0].port == 1,
        "packets from a port that is attached itself are answered by that port");
-    for (int i = 6; i < 6 + 2 * MC_WAY_PORTS; i++)
+    for (int i = 6; i < 6 + 2 * MC_RETURN_PATH_PORTS; i++)
         LINK(.index = i, .name = "eth", .master = 4);
-    ok(hostnet_ports(hostnet, &scope, ports) == MC_WAY_PORTS, "the number of ports is limited");
+    ok(hostnet_ports(hostnet, &scope, ports) == MC_RETURN_PATH_PORTS,
+       "the number of ports is limited");
 }
 
 static void test_many(struct hostnet *hostnet)

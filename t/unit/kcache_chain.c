@@ -61,12 +61,13 @@ static void test_times(void)
     chain_settings(&chain, 4 * MS, &settings);
     ok(settings.max_age == 249 && settings.settle == 1000ull * MS,
        "maxage and settle are a second by default");
-    ok(settings.ask == 500ull * MS, "an ask is valid for half of maxage");
+    ok(settings.outstanding == 500ull * MS, "a request is outstanding for half of maxage");
     chain.max_age_ms = 3600000;
     chain_settings(&chain, 4 * MS, &settings);
-    ok(settings.ask == CHAIN_ASK_NS, "an ask is valid for two seconds at most");
-    ok(settings.nasks >= 1024 && !(settings.nasks & (settings.nasks - 1)),
-       "the table of asks is at least 1,024, a power of two");
+    ok(settings.outstanding == CHAIN_OUTSTANDING_NS,
+       "a request is outstanding for two seconds at most");
+    ok(settings.noutstanding >= 1024 && !(settings.noutstanding & (settings.noutstanding - 1)),
+       "the table of outstanding requests is at least 1,024, a power of two");
 }
 
 int main(void)

@@ -394,7 +394,7 @@ static void test_looks(struct host *host)
 
     accept_client(host, true);
     turn(host);
-    host->one.slot.owed = 2;
+    host->one.slot.ack_due = 2;
     host->one.nasked = 0;
     event_base_once(host->net.worker->base, -1, EV_TIMEOUT, on_end, &ended, &wait);
     while (!ended)
@@ -526,7 +526,7 @@ static void test_lost(struct host *host)
     host->one.lost = true;
     conn_check_idle(host->net.worker, now);
     ok(host->one.open, "a connection whose slot has no doubt is not asked about");
-    host->one.slot.owed = 2;
+    host->one.slot.ack_due = 2;
     host->one.lost = false;
     conn_check_idle(host->net.worker, now);
     ok(host->one.open, "one that only may hang stays");
@@ -559,10 +559,10 @@ static void make_deaf(const struct host *host)
         die("no filter");
 }
 
-/* Runs the worker until `owed` is this, or the slot was given back. */
+/* Runs the worker until `ack_due` is this, or the slot was given back. */
 static void run_until(struct host *host, uint32_t owed)
 {
-    while (host->one.open && host->one.slot.owed != owed)
+    while (host->one.open && host->one.slot.ack_due != owed)
         event_base_loop(host->net.worker->base, EVLOOP_ONCE);
 }
 
@@ -584,8 +584,8 @@ static void test_leaving(struct host *host)
     accept_answered(host);
     make_deaf(host);
     say(host, "quit\r\n", 6);
-    host->one.slot.owed = 0;
-    run_until(host, MC_TCP_OWED_WATCHED);
+    host->one.slot.ack_due = 0;
+    run_until(host, MC_TCP_ACK_DUE_WATCHED);
     ok(host->one.open, "an end that the programs have seen may take its time");
     run_until(host, never);
     ok(host->one.forgotten && host->one.nlost == 1 && endpoints_open(&host->net.endpoints) == 0,

@@ -126,7 +126,7 @@ static void a_binary_key_stays_one(struct fixture *f)
     store_mark_binary_key(item);
     fixture_fill(f->local, item, SLICE("9"));
     store_commit(f->local, item, STORE_SET, 0, NOW, NULL);
-    store_count(f->local, SLICE("a\nb"), &grow, NOW, &number);
+    store_meta_arith(f->local, SLICE("a\nb"), &grow, NOW, &number);
     item = store_get(f->local, SLICE("a\nb"), NOW);
     binary = item_has_binary_key(item);
     store_put(f->local, item);
@@ -205,7 +205,7 @@ static void *disturb(void *argument)
             store_put(local, item);
         }
         store_remove(local, key, &stale, NOW);
-        player->nwins += store_count(local, key, &delta, NOW, &number) == STORE_DONE;
+        player->nwins += store_meta_arith(local, key, &delta, NOW, &number) == STORE_DONE;
     }
     store_local_free(local);
     return NULL;
@@ -227,7 +227,7 @@ static void no_count_is_lost(struct fixture *f)
         pthread_join(players[i].thread, NULL);
         ncounts += players[i].nwins;
     }
-    store_count(f->local, fixture_slice("counter"), &nothing, NOW, &number);
+    store_meta_arith(f->local, fixture_slice("counter"), &nothing, NOW, &number);
     ok(ncounts == NTHREADS * NROUNDS && number.value == 100000 + ncounts,
        "a number that is made stale and touched at the same time loses no increment");
 }

@@ -87,9 +87,9 @@ static void test_verbs(struct fixture *f)
     right &= key_is_right(f, "a", &seen);
     ok(right && fixture_has(f, "a", "start middle end", NOW),
        "append and prepend compute a new checksum");
-    right = store_count(f->local, SLICE("n"), &one, NOW, &number) == STORE_DONE &&
+    right = store_meta_arith(f->local, SLICE("n"), &one, NOW, &number) == STORE_DONE &&
             key_is_right(f, "n", &seen) &&
-            store_count(f->local, SLICE("n"), &one, NOW, &number) == STORE_DONE &&
+            store_meta_arith(f->local, SLICE("n"), &one, NOW, &number) == STORE_DONE &&
             key_is_right(f, "n", &seen);
     ok(right && number.value == 100,
        "a number has a checksum when it is created and when it is incremented");

@@ -303,8 +303,8 @@ def memory_is_as_configured():
             rows, maps = bmc.stats(), maps_of(bmc)
             name = "%d entries%s" % (entries, "".join(", %s %d" % w for w in words.items()))
             want = 1 << (entries - 1).bit_length()
-            tap.is_((maps["buckets"]["max_entries"], rows["entries"]), (want, str(want)), name)
-            tap.ok(maps["buckets"]["bytes_memlock"] <= want * 128 + 8192,
+            tap.is_((maps["mc_buckets"]["max_entries"], rows["entries"]), (want, str(want)), name)
+            tap.ok(maps["mc_buckets"]["bytes_memlock"] <= want * 128 + 8192,
                    "%s: an entry takes two cache lines" % name)
             tap.is_(int(rows["chain_bytes"]), sum(m["bytes_memlock"] for m in maps.values()),
                     "%s: chain_bytes is the sum of bpftool's figures for the maps" % name)

@@ -22,8 +22,8 @@ LISTS = os.path.join(server.scratch(), "allow")
 
 def joined(*addresses):
     """Two namespaces; the client has further addresses, and the server has routes to them. The
-    routes are made before a server starts: a later one would make the kernel forget the ways
-    back."""
+    routes are made before a server starts: a later one would make the kernel forget the return
+    paths."""
     pair = netns.Pair()
     for address in addresses:
         nodad = ["nodad"] if ":" in address else []

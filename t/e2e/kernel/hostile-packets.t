@@ -109,7 +109,7 @@ def checksums():
     begun = ~segments.checksum(socket.inet_aton(CLIENT) + socket.inet_aton(SERVER) +
                                struct.pack("!HH", 17, 8 + 8 + len(b"get k\r\n"))) & 0xffff
     tap.is_(sent(frame(check=begun))["answered"], 1,
-            "a request whose checksum is left to hardware is answered")
+            "a request with a partial checksum is answered")
 
 
 @tap.case

@@ -25,8 +25,8 @@ MEMORY = 256
 SERVE = 0.15 # seconds
 STOP = 0.03
 EXTENT = "mc_memory"
-OURS = ("heap", "table", "scratch_map", EXTENT)
-OURS_TCP = ("tcp_conns", "tcp_slots", "tcp_kept")
+OURS = ("mc_heap", "mc_table", "mc_scratch", EXTENT)
+OURS_TCP = ("mc_tcp_conns", "mc_tcp_slots", "mc_tcp_rtx")
 
 
 class Lives:

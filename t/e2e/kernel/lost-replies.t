@@ -16,7 +16,7 @@ import server
 import tap
 from changing import HIT, Changing
 
-# Falling back, and the way back, need calls of the kernel that -o drop_privileges must allow.
+# Falling back, and the return path, need calls of the kernel that -o drop_privileges must allow.
 FILTER = ["-o", "drop_privileges"] if "no_drop_privileges" in server.run("-h")[1] else []
 LOST = "sv0: its driver loses the replies of native XDP"
 AGAIN = "sv0: the other end of this veth has an XDP program again"

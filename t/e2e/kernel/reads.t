@@ -56,7 +56,7 @@ def outlives(machines, read, value, times):
         m.stream, m.datagrams = m.server.stream(), m.server.udp()
         m.tcp.set(b"read", value)
         m.tcp.set(b"other", b"y")
-        for _ in range(3): # the kernel knows the connection, and the way back
+        for _ in range(3): # the kernel knows the connection, and the return path
             read(m, b"other", b"y")
         before = by_kernel(m)
         right = all([read(m, b"read", value) for _ in range(times)])

@@ -30,7 +30,7 @@ def segmented(udp, size, data):
 
 def asked(udp, tcp, name):
     """Packets of several datagrams are answered by the server, a following single datagram by
-    the kernel, as soon as it knows the way back."""
+    the kernel, as soon as it knows the return path."""
     def counts():
         rows = tcp.stats("bmc")
         return int(rows["answered_xdp"]) + int(rows["answered_tc"])

@@ -75,7 +75,7 @@ class Machines(asking.Machines):
         self.beside.ask(b"version\r\n")
 
 
-PLACES = 1 << 12 # MC_TCP_KEPT_MAX
+PLACES = 1 << 12 # MC_TCP_RTX_MAX
 NATIVE, TC = Machines(None, "-c", 2 * PLACES), Machines("tc", "-c", 2 * PLACES)
 each_mode = asking.each_mode(NATIVE, TC)
 

@@ -243,14 +243,14 @@ def map_of(which, name):
 
 def slots_that_owe(which):
     """Those of connections that the server asks about every second (bpf/shared/tcp.h)."""
-    values = [value for _, value in map_of(which, "tcp_slots")]
+    values = [value for _, value in map_of(which, "mc_tcp_slots")]
     return sum(struct.unpack_from("Q", value)[0] != 2**64 - 1 and
                struct.unpack_from("I", value, 20)[0] > 0 for value in values)
 
 
 def entries(which):
     """(those that wait for a connection's first reply, the others)."""
-    waits = [value[104:136] == bytes(32) for _, value in map_of(which, "tcp_conns")]
+    waits = [value[104:136] == bytes(32) for _, value in map_of(which, "mc_tcp_conns")]
     return sum(waits), len(waits) - sum(waits)
 
 
@@ -282,12 +282,12 @@ def a_route_becomes_narrower():
     """The programs ask the socket, while the server replies, how long its segments are."""
     with Machines() as one:
         one.answered()
-        old = {key for key, _ in map_of(one, "tcp_conns")}
+        old = {key for key, _ in map_of(one, "mc_tcp_conns")}
         c = one.server.stream()
         c.set(b"foo", b"x" * 900)
         def size():
             c.set(b"other", b"1")
-            found, = [value for key, value in map_of(one, "tcp_conns") if key not in old]
+            found, = [value for key, value in map_of(one, "mc_tcp_conns") if key not in old]
             return struct.unpack_from("H", found, 70)[0]
         tap.is_(size(), 1448, "an entry has the size of the server's segments")
         tap.is_(one.kernel_gives(c, b"get foo\r\n", kernel.answer((b"foo", b"x" * 900))), True,

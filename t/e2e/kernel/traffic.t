@@ -105,7 +105,7 @@ def replies_that_the_network_damages():
                    (grown["answered"], arrived, damaged))
 
 
-# --- checksums that are left to hardware ---
+# --- partial checksums ---
 
 def put_bridge_between(pair):
     """From the server's new end s0 over a bridge to the client's c0, through a port that
@@ -131,11 +131,11 @@ def put_bridge_between(pair):
 
 
 @tap.case
-def checksums_left_to_hardware():
+def partial_checksums():
     for mode in ("skb", "tc"):
         with machines(put_bridge_between, mode=mode, interface="s0") as m:
             for host in ("10.70.0.1", "fd70::1"):
-                asked(m, host, "checksums left to hardware, %s, %s" % (mode, host))
+                asked(m, host, "partial checksums, %s, %s" % (mode, host))
 
 
 # --- VLANs -----------------------------------------------------------------------

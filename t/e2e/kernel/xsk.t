@@ -39,7 +39,7 @@ class Machines(kernel.Machines):
         return result, grown.get("xsk_received", 0), grown.get("xsk_sent", 0)
 
     def takes(self, udp=None):
-        """Whether a request comes and its reply goes by the ring, when the way back is known."""
+        """Whether a request comes and its reply goes by the ring, when the return path is known."""
         udp = udp or self.udp
 
         def asked():

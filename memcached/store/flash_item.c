@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "store/external.h"
+#include "store/flash_item.h"
 
 #include "store/reclaim.h"
 
-struct mc_item *external_new(struct store *store, const struct mc_item *like,
-                             const struct flash_at *at, rel_time now)
+struct mc_item *flash_item_new(struct store *store, const struct mc_item *like,
+                               const struct flash_at *at, rel_time now)
 {
     size_t size = item_head_bytes(like) + sizeof(*at);
     unsigned int clsid = slab_class_of_size(&store->slabs, size);
@@ -20,43 +20,43 @@ struct mc_item *external_new(struct store *store, const struct mc_item *like,
     item->time = __atomic_load_n(&like->time, __ATOMIC_RELAXED);
     item->refcount = 1;
     item_new_flags(item,
-                   (__atomic_load_n(&like->flags, __ATOMIC_RELAXED) & ITEM_MARKS) | MC_ITEM_EXTERN);
+                   (__atomic_load_n(&like->flags, __ATOMIC_RELAXED) & ITEM_MARKS) | MC_ITEM_FLASH);
     item_clear_flags(item, MC_ITEM_READ);
     item->clsid = (__u8)clsid;
     item->nkey = like->nkey;
     item->nsuffix = like->nsuffix;
     item->epoch = like->epoch;
     memcpy(item->wire, like->wire, (size_t)like->nkey + like->nsuffix);
-    *external_place(item) = *at;
-    __atomic_fetch_add(&store->nexternal[clsid], 1, __ATOMIC_RELAXED);
+    *flash_item_place(item) = *at;
+    __atomic_fetch_add(&store->nflash_items[clsid], 1, __ATOMIC_RELAXED);
     return item;
 }
 
-struct mc_item *external_share(struct store *store, const struct mc_item *item, rel_time now)
+struct mc_item *flash_item_share(struct store *store, const struct mc_item *item, rel_time now)
 {
     struct flash *flash = store->config.flash;
     struct mc_item *other;
 
-    flash_share(flash, external_place(item), external_nbytes(item));
-    other = external_new(store, item, external_place(item), now);
+    flash_share(flash, flash_item_place(item), flash_item_nbytes(item));
+    other = flash_item_new(store, item, flash_item_place(item), now);
     if (!other)
-        flash_drop(flash, external_place(item), external_nbytes(item));
+        flash_drop(flash, flash_item_place(item), flash_item_nbytes(item));
     return other;
 }
 
-void external_free(struct store *store, struct mc_item *item)
+void flash_item_free(struct store *store, struct mc_item *item)
 {
     if (item->flags & MC_ITEM_COPY) {
-        load_free(store, item);
+        flash_load_free(store, item);
         return;
     }
-    __atomic_fetch_sub(&store->nexternal[lru_class_of(item)], 1, __ATOMIC_RELAXED);
-    flash_drop(store->config.flash, external_place(item), external_nbytes(item));
+    __atomic_fetch_sub(&store->nflash_items[lru_class_of(item)], 1, __ATOMIC_RELAXED);
+    flash_drop(store->config.flash, flash_item_place(item), flash_item_nbytes(item));
     slab_free(&store->slabs, heap_ref(&store->heap, item));
 }
 
-void external_swap(struct store *store, struct mc_item *item, struct mc_item *old,
-                   const struct table_spot *spot, enum lru_segment segment)
+void flash_item_swap(struct store *store, struct mc_item *item, struct mc_item *old,
+                     const struct table_spot *spot, enum lru_segment segment)
 {
     struct lru *from = &store->lrus[lru_class_of(old)];
     struct lru *to = &store->lrus[lru_class_of(item)];
@@ -120,7 +120,7 @@ void store_flash_page(struct store *store, uint32_t page, struct flash_page_stat
     flash_page_stats(store->config.flash, page, out);
 }
 
-void external_reset_stats(struct store *store)
+void flash_item_reset_stats(struct store *store)
 {
     __atomic_store_n(&store->compact_lost, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&store->compact_rescues, 0, __ATOMIC_RELAXED);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * compact: the thread that moves the used objects out of fragmented pages, so that those become
- * free, before the oldest page is evicted with all its objects.
+ * flash_compact: the thread that moves the used objects out of fragmented pages, so that those
+ * become free, before the oldest page is evicted with all its objects.
  */
 #include <inttypes.h>
 
 #include "store/event.h"
-#include "store/external.h"
+#include "store/flash_item.h"
 #include "store/reclaim.h"
 
 struct compact_pass {
@@ -66,13 +66,13 @@ static bool same_place(const struct flash_at *a, const struct flash_at *b)
     return a->page == b->page && a->version == b->version && a->offset == b->offset;
 }
 
-/* The external item of an object, if it is still the value of its key. Under the stripe. */
+/* The item on flash of an object, if it is still the value of its key. Under the stripe. */
 static struct mc_item *find_owner(const struct compact_pass *pass, struct slice name, uint64_t hash,
                                   const struct flash_at *at, struct table_spot *spot)
 {
     struct mc_item *item = table_find(&pass->store->table, hash, name, spot);
 
-    return item && item_is_external(item) && same_place(external_place(item), at) ? item : NULL;
+    return item && item_is_on_flash(item) && same_place(flash_item_place(item), at) ? item : NULL;
 }
 
 /*
@@ -87,15 +87,15 @@ static bool move_owner(const struct compact_pass *pass, struct mc_item *old,
 
     /* Acquire: pairs with the release of the last holder that let go. */
     if (__atomic_load_n(&old->refcount, __ATOMIC_ACQUIRE) == 1) {
-        flash_drop(store->config.flash, external_place(old), external_nbytes(old));
-        *external_place(old) = *at;
+        flash_drop(store->config.flash, flash_item_place(old), flash_item_nbytes(old));
+        *flash_item_place(old) = *at;
         item_clear_flags(old, MC_ITEM_READ);
         return true;
     }
-    item = external_new(store, old, at, pass->now);
+    item = flash_item_new(store, old, at, pass->now);
     if (!item)
         return false;
-    external_swap(store, item, old, spot, lru_segment_of(old));
+    flash_item_swap(store, item, old, spot, lru_segment_of(old));
     item_put(store, old);
     return true;
 }
@@ -173,14 +173,14 @@ static bool visit(void *context, const struct flash_at *at, const char *bytes, u
         rescue(pass, name, hash, at, bytes, nbytes);
         break;
     }
-    return !__atomic_load_n(&pass->store->spiller.stop, __ATOMIC_RELAXED);
+    return !__atomic_load_n(&pass->store->flash_threads.stop, __ATOMIC_RELAXED);
 }
 
 /*
  * Nothing is dropped as long as a page has holes enough: moving what is used out of it frees space
  * as well.
  */
-unsigned int compact_round(struct store *store, rel_time now)
+unsigned int flash_compact_round(struct store *store, rel_time now)
 {
     struct compact_pass pass = {.store = store, .now = now};
     struct flash *flash = store->config.flash;
@@ -198,6 +198,6 @@ unsigned int compact_round(struct store *store, rel_time now)
     }
     report_end(&pass);
     if (done)
-        background_wake(&store->spiller.spill);
+        background_wake(&store->flash_threads.write);
     return done;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 # t/run: waits
-"""The way back: the kernel answers a source the way that the stack replied to it, or passes the
+"""The return path: the kernel answers a source the way that the stack replied to it, or passes the
 request.
 
 A raw socket sends frames with any source and MAC address; another receives what comes back.
@@ -28,7 +28,7 @@ ALL_FRAMES = 3
 
 
 class Machines(kernel.Machines):
-    """No way back is known at first, and any source is accepted: there is no rp_filter."""
+    """No return path is known at first, and any source is accepted: there is no rp_filter."""
 
     def start(self):
         self.pair.accept_any_source()

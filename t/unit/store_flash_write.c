@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which values the spill thread writes to flash, and which of them compaction keeps. */
+/* Which values the flash writer writes to flash, and which of them compaction keeps. */
 #include <unistd.h>
 
-#include "store/external.h"
+#include "store/flash_item.h"
 #include "t/unit/store_fixture.h"
 
 enum { NOW = 100, AGE = 10, LATER = NOW + 100, PAGE = 64 << 10, NVALUES = 150 };
@@ -22,7 +22,7 @@ static void open_lab(struct lab *lab)
     struct store_config config;
     char error[256];
 
-    snprintf(lab->file, sizeof(lab->file), "/tmp/store-spill-%d", getpid());
+    snprintf(lab->file, sizeof(lab->file), "/tmp/store-flash-write-%d", getpid());
     lab->flash = flash_open(&flash, error, sizeof(error));
     if (!lab->flash || flash_start(lab->flash) != 0) {
         printf("Bail out! no flash store: %s\n", error);
@@ -75,7 +75,7 @@ static bool is_on_flash(struct lab *lab, const char *key)
 {
     struct table_spot spot;
 
-    return item_is_external(find(lab, key, &spot));
+    return item_is_on_flash(find(lab, key, &spot));
 }
 
 /* --- compaction ------------------------------------------------------------ */
@@ -107,7 +107,7 @@ static void fill(struct lab *lab)
     open_lab(lab);
     for (int i = 0; i < NVALUES; i++)
         put(lab, name_of(i));
-    while (spill_round(lab->f.store, LATER) > 0)
+    while (flash_write_round(lab->f.store, LATER) > 0)
         continue;
 }
 
@@ -148,10 +148,10 @@ static void only_drop_unread_drops(void)
 
     fill(&lab);
     set_compaction(&lab, 0, false, UINT32_MAX);
-    ok(compact_round(lab.f.store, LATER) == 0 && count_there(&lab) == NVALUES,
+    ok(flash_compact_round(lab.f.store, LATER) == 0 && count_there(&lab) == NVALUES,
        "without drop_unread no page is compacted for unread values");
     set_compaction(&lab, 0, true, 0);
-    ok(compact_round(lab.f.store, LATER) == 0 && count_there(&lab) == NVALUES,
+    ok(flash_compact_round(lab.f.store, LATER) == 0 && count_there(&lab) == NVALUES,
        "nor with it while drop_under pages are free");
     close_lab(&lab);
 }
@@ -166,7 +166,7 @@ static void read_once_is_kept(void)
     fill(&lab);
     read_value(&lab, "key0");
     set_compaction(&lab, 0, true, UINT32_MAX);
-    ok(compact_round(lab.f.store, LATER) == 1, "drop_unread: the oldest page is compacted");
+    ok(flash_compact_round(lab.f.store, LATER) == 1, "drop_unread: the oldest page is compacted");
     stats = stats_of(&lab);
     n = count_there(&lab);
     ok(stats.compact_rescues == 1 && is_on_flash(&lab, "key0"),
@@ -177,7 +177,7 @@ static void read_once_is_kept(void)
        "the unread ones of that page are dropped");
     ok(stats.files.page_reclaims == 1, "the page is free");
     set_compaction(&lab, 0.9, true, UINT32_MAX);
-    while (compact_round(lab.f.store, LATER) > 0)
+    while (flash_compact_round(lab.f.store, LATER) > 0)
         continue;
     ok(!find(&lab, name_of(n - 1), &spot), "so are those of the next pages");
     close_lab(&lab);
@@ -192,7 +192,7 @@ static void holes_go_first(void)
     for (int i = 1; i < 60; i++)
         delete_value(&lab, name_of(i));
     set_compaction(&lab, 0.9, true, UINT32_MAX);
-    ok(compact_round(lab.f.store, LATER) == 1, "a page with holes is compacted");
+    ok(flash_compact_round(lab.f.store, LATER) == 1, "a page with holes is compacted");
     stats = stats_of(&lab);
     ok(stats.compact_skipped == 0 && stats.compact_rescues > 0 && count_there(&lab) == NVALUES - 59,
        "nothing of it is dropped, read or not");
@@ -210,10 +210,10 @@ static void a_held_item_keeps_its_place(void)
 
     fill(&lab);
     held = store_get(lab.f.local, fixture_slice("key0"), LATER);
-    before = *external_place(held);
+    before = *flash_item_place(held);
     set_compaction(&lab, 0, true, UINT32_MAX);
-    compact_round(lab.f.store, LATER);
-    after = *external_place(held);
+    flash_compact_round(lab.f.store, LATER);
+    after = *flash_item_place(held);
     ok(memcmp(&before, &after, sizeof(before)) == 0 && find(&lab, "key0", &spot) != held,
        "an item that is held while its value is moved is replaced");
     ok(is_on_flash(&lab, "key0"), "its key has the value at the new place");
@@ -232,11 +232,11 @@ static void sets_wake_no_thread_while_there_is_room(void)
     open_lab(&lab);
     store = lab.f.store;
     put(&lab, "first");
-    spill_round(store, NOW);
-    store->slabs.spill = &store->spiller.spill;
-    for (i = 0; i < SETS && !store->spiller.spill.woken; i++)
+    flash_write_round(store, NOW);
+    store->slabs.flash_writer = &store->flash_threads.write;
+    for (i = 0; i < SETS && !store->flash_threads.write.woken; i++)
         put(&lab, name_of(i));
-    ok(i == SETS, "while classes can get pages, no set into a page wakes the spill thread (%d)", i);
+    ok(i == SETS, "while classes can get pages, no set into a page wakes the flash writer (%d)", i);
     close_lab(&lab);
 }
 
@@ -247,10 +247,10 @@ int main(void)
     open_lab(&lab);
     put(&lab, "idle");
     put(&lab, "served");
-    spill_round(lab.f.store, NOW + AGE - 1);
+    flash_write_round(lab.f.store, NOW + AGE - 1);
     ok(!is_on_flash(&lab, "idle"), "a value stays in memory until it is old");
     serve_in_kernel(&lab, "served");
-    spill_round(lab.f.store, LATER);
+    flash_write_round(lab.f.store, LATER);
     ok(is_on_flash(&lab, "idle"), "an old value that nobody reads goes to flash");
     ok(!is_on_flash(&lab, "served"), "one that the kernel serves stays in memory");
     close_lab(&lab);

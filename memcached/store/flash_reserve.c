@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "store/stub_reserve.h"
+#include "store/flash_reserve.h"
 
 #include "store/internal.h"
 #include "store/mover.h"
@@ -17,13 +17,13 @@ static unsigned int find_needy(struct store *store)
     uint64_t least = UINT64_MAX;
 
     for (unsigned int clsid = 1; clsid <= store->slabs.nclasses; clsid++) {
-        uint64_t nexternal = __atomic_load_n(&store->nexternal[clsid], __ATOMIC_RELAXED);
+        uint64_t nflash_items = __atomic_load_n(&store->nflash_items[clsid], __ATOMIC_RELAXED);
         struct slab_stats slab;
 
-        if (nexternal == 0)
+        if (nflash_items == 0)
             continue;
         slab_class_stats(&store->slabs, clsid, &slab);
-        if (2 * nexternal > slab.used_chunks && slab.free_chunks < slab.chunks_per_page / 2 &&
+        if (2 * nflash_items > slab.used_chunks && slab.free_chunks < slab.chunks_per_page / 2 &&
             slab.free_chunks < least) {
             least = slab.free_chunks;
             needy = clsid;
@@ -52,7 +52,7 @@ static unsigned int find_donor(struct store *store, const struct store_flash_rul
     return donor;
 }
 
-unsigned int stub_reserve_round(struct store *store, const struct store_flash_rules *rules)
+unsigned int flash_reserve_round(struct store *store, const struct store_flash_rules *rules)
 {
     unsigned int needy, donor;
     struct slab_stats slab;
@@ -69,7 +69,7 @@ unsigned int stub_reserve_round(struct store *store, const struct store_flash_ru
     return donor;
 }
 
-bool stub_reserve_allows(struct store *store, int from, int to)
+bool flash_reserve_allows(struct store *store, int from, int to)
 {
     struct store_flash_rules rules;
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * spill: the thread that writes values to flash. It takes items from the tails of the cold LRU
- * segments, when their class has little memory left or when they have not been used for long, and
- * puts external items into their place.
+ * flash_write: the thread that writes values to flash. It takes items from the tails of the cold
+ * LRU segments, when their class has little memory left or when they have not been used for long,
+ * and puts items on flash into their place.
  */
 #include <stdlib.h>
 
 #include "store/event.h"
-#include "store/external.h"
+#include "store/flash_item.h"
+#include "store/flash_reserve.h"
 #include "store/reclaim.h"
-#include "store/stub_reserve.h"
 #include "store/verbs.h"
 
 enum {
@@ -24,7 +24,7 @@ enum {
 };
 
 /* One round: its rules, and the items of a class that it has chosen. */
-struct spill_pass {
+struct flash_write_pass {
     struct store *store;
     struct store_flash_rules rules;
     rel_time now;
@@ -36,16 +36,16 @@ struct spill_pass {
 
 /* --- choosing -------------------------------------------------------------- */
 
-static bool is_worth_it(const struct spill_pass *pass, const struct mc_item *item)
+static bool is_worth_it(const struct flash_write_pass *pass, const struct mc_item *item)
 {
     uint64_t nbytes = item_bytes(item);
 
-    return !item_is_external(item) && nbytes > pass->rules.item_size &&
+    return !item_is_on_flash(item) && nbytes > pass->rules.item_size &&
            nbytes > item_head_bytes(item) + sizeof(struct flash_at);
 }
 
 /* Under the stripe and the lock of the class. */
-static bool is_due(struct spill_pass *pass, struct mc_item *item, uint64_t hash)
+static bool is_due(struct flash_write_pass *pass, struct mc_item *item, uint64_t hash)
 {
     struct store *store = pass->store;
     struct table_spot spot;
@@ -60,7 +60,7 @@ static bool is_due(struct spill_pass *pass, struct mc_item *item, uint64_t hash)
 }
 
 /* Leaves items unheld, for other threads that evict in the class meanwhile. */
-static size_t batch_limit(const struct spill_pass *pass, const struct lru *lru)
+static size_t batch_limit(const struct flash_write_pass *pass, const struct lru *lru)
 {
     uint64_t half = lru->lists[LRU_HOT].nitems + lru->lists[LRU_WARM].nitems;
 
@@ -69,7 +69,7 @@ static size_t batch_limit(const struct spill_pass *pass, const struct lru *lru)
 }
 
 /* Chooses items at the cold tail of a class, and holds them. */
-static void choose(struct spill_pass *pass, unsigned int clsid)
+static void choose(struct flash_write_pass *pass, unsigned int clsid)
 {
     struct store *store = pass->store;
     struct lru *lru = &store->lrus[clsid];
@@ -98,7 +98,7 @@ static void choose(struct spill_pass *pass, unsigned int clsid)
 
 /* --- writing ---------------------------------------------------------------- */
 
-static enum flash_bucket bucket_of(const struct spill_pass *pass, const struct mc_item *item)
+static enum flash_bucket bucket_of(const struct flash_write_pass *pass, const struct mc_item *item)
 {
     rel_time exptime = __atomic_load_n(&item->exptime, __ATOMIC_RELAXED);
 
@@ -109,7 +109,7 @@ static enum flash_bucket bucket_of(const struct spill_pass *pass, const struct m
 }
 
 /* Writes a held item as an object. False: it cannot be. */
-static bool write_object(const struct spill_pass *pass, const struct mc_item *item,
+static bool write_object(const struct flash_write_pass *pass, const struct mc_item *item,
                          struct flash_at *at)
 {
     struct store *store = pass->store;
@@ -137,8 +137,9 @@ static bool write_object(const struct spill_pass *pass, const struct mc_item *it
     return written;
 }
 
-/* Replaces an item that has been written by an external one, unless its key has another by now. */
-static bool replace(const struct spill_pass *pass, struct mc_item *old, const struct flash_at *at)
+/* Replaces an item that has been written by one on flash, unless its key has another by now. */
+static bool replace(const struct flash_write_pass *pass, struct mc_item *old,
+                    const struct flash_at *at)
 {
     struct store *store = pass->store;
     uint64_t hash = hash_key(store->control, item_key(old));
@@ -148,25 +149,25 @@ static bool replace(const struct spill_pass *pass, struct mc_item *old, const st
 
     lock_take(stripe, LOCK_STRIPE);
     if (table_find_ref(&store->table, hash, heap_ref(&store->heap, old), &spot)) {
-        item = external_new(store, old, at, pass->now);
+        item = flash_item_new(store, old, at, pass->now);
         if (item)
-            external_swap(store, item, old, &spot, LRU_COLD);
+            flash_item_swap(store, item, old, &spot, LRU_COLD);
     }
     lock_release(stripe, LOCK_STRIPE);
     if (item)
         item_put(store, old);
     else
-        flash_drop(store->config.flash, at, external_nbytes(old));
+        flash_drop(store->config.flash, at, flash_item_nbytes(old));
     return item != NULL;
 }
 
-static void report_written(const struct spill_pass *pass, const struct mc_item *item)
+static void report_written(const struct flash_write_pass *pass, const struct mc_item *item)
 {
     if (event_wanted(pass->store, STORE_EVENT_ITEM))
         event_item(pass->store, "extwrite", item, (int)bucket_of(pass, item), pass->now);
 }
 
-static unsigned int write_chosen(struct spill_pass *pass)
+static unsigned int write_chosen(struct flash_write_pass *pass)
 {
     unsigned int nwritten = 0;
 
@@ -188,7 +189,7 @@ static unsigned int write_chosen(struct spill_pass *pass)
  * Free chunks that a class should have: as configured, or a share of its chunks, but at least as
  * many as can be stored before this thread runs again.
  */
-static uint64_t wanted_chunks(const struct spill_pass *pass, unsigned int clsid,
+static uint64_t wanted_chunks(const struct flash_write_pass *pass, unsigned int clsid,
                               const struct slab_stats *slab)
 {
     uint64_t all = slab->total_pages * slab->chunks_per_page;
@@ -207,7 +208,7 @@ static uint64_t wanted_chunks(const struct spill_pass *pass, unsigned int clsid,
  * How many chunks a class lacks. The last pages go to it before they are needed, so that values
  * begin to leave memory while it still has room for new ones.
  */
-static uint64_t lacking_chunks(const struct spill_pass *pass, unsigned int clsid)
+static uint64_t lacking_chunks(const struct flash_write_pass *pass, unsigned int clsid)
 {
     struct store *store = pass->store;
     struct slab_stats slab;
@@ -221,7 +222,7 @@ static uint64_t lacking_chunks(const struct spill_pass *pass, unsigned int clsid
     return wanted > slab.free_chunks ? wanted - slab.free_chunks : 0;
 }
 
-static unsigned int spill_class(struct spill_pass *pass, unsigned int clsid)
+static unsigned int flash_write_class(struct flash_write_pass *pass, unsigned int clsid)
 {
     unsigned int nwritten = 0;
     uint64_t lacking = lacking_chunks(pass, clsid);
@@ -242,18 +243,18 @@ static unsigned int spill_class(struct spill_pass *pass, unsigned int clsid)
     return nwritten;
 }
 
-unsigned int spill_round(struct store *store, rel_time now)
+unsigned int flash_write_round(struct store *store, rel_time now)
 {
-    struct spill_pass pass = {.store = store, .now = now};
+    struct flash_write_pass pass = {.store = store, .now = now};
     unsigned int nwritten = 0;
     bool compacts;
 
     store_flash_rules(store, &pass.rules);
     compacts = flash_nfree(store->config.flash) < pass.rules.compact_under;
     flash_hold(store->config.flash, compacts ? pass.rules.max_frag : 0);
-    pass.donor = stub_reserve_round(store, &pass.rules);
+    pass.donor = flash_reserve_round(store, &pass.rules);
     for (unsigned int clsid = store->slabs.nclasses; clsid >= 1; clsid--)
         if (store->slabs.classes[clsid].size > pass.rules.item_size)
-            nwritten += spill_class(&pass, clsid);
+            nwritten += flash_write_class(&pass, clsid);
     return nwritten;
 }

@@ -44,7 +44,7 @@ static struct mc_item *shared_copy(const struct reply *reply, const struct mc_it
 {
     struct mc_item *copy = reply->nholes ? reply->holes[reply->nholes - 1].object : NULL;
 
-    return copy && store_load_shares(copy, item) ? copy : NULL;
+    return copy && store_flash_load_shares(copy, item) ? copy : NULL;
 }
 
 void call_add_flash_item(struct call *call, struct mc_item *item, item_function *add_item,
@@ -59,7 +59,7 @@ void call_add_flash_item(struct call *call, struct mc_item *item, item_function 
     if (copy) {
         store_put(store, item);
     } else {
-        copy = store_load(store, item, !is_touch(call->request), call->now);
+        copy = store_flash_load(store, item, !is_touch(call->request), call->now);
         if (!copy) {
             store_put(store, item);
             reply->failed = true;
@@ -87,7 +87,7 @@ bool command_read(struct command_local *local, struct reply *reply, rel_time now
 {
     for (size_t i = 0; i < reply->nholes; i++)
         if (!is_repeated(reply, i))
-            store_load_start(local->store, reply->holes[i].object, wait);
+            store_flash_load_start(local->store, reply->holes[i].object, wait);
     if (!countdown_end(wait))
         return false;
     command_complete(local, reply, now);
@@ -103,7 +103,7 @@ static bool has_come(void *context, void *object)
 {
     const struct completion *completion = context;
 
-    return store_load_end(completion->local->store, object, completion->now);
+    return store_flash_load_end(completion->local->store, object, completion->now);
 }
 
 void command_complete(struct command_local *local, struct reply *reply, rel_time now)
