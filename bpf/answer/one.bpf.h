@@ -23,8 +23,9 @@ struct one {
     struct mc_bucket *head; /* the key's chain begins with it */
     u32 seq;                /* its counter, */
     u64 tags;               /* and its tags, read behind that */
-    /* The item, and the slot that refers to it, of the bucket whose number is scratch->index. */
+    /* The item, and the slot that refers to it. */
     struct mc_bucket *bucket;
+    u64 number; /* of that bucket */
     u64 slot;
     const char *wire;
     u64 nwire;
@@ -84,12 +85,13 @@ static __always_inline enum verdict one_find(struct scratch *scratch, struct one
     if (unlikely(one->seq & 1 || ((u32)hash & READ_ONCE(one->head->mask)) != scratch->index))
         return FOUND_MORE;
     one->bucket = one->head;
+    one->number = scratch->index;
     next = matches ? 0 : READ_ONCE(one->head->next);
     if (unlikely(next)) {
+        one->number = OVERFLOW_FIRST + next;
         one->bucket = bucket_overflow(next);
         if (!one->bucket)
             return FOUND_MORE;
-        scratch->index = OVERFLOW_FIRST + next; /* in memory: the verifier goes on once for both */
         matches = bucket_matches(one->bucket, hash);
         if (!matches && READ_ONCE(one->bucket->next))
             return FOUND_MORE;

@@ -233,7 +233,7 @@ static __always_inline int xdp_write_plain(struct xdp_md *ctx, struct scratch *s
         return 1;
     }
     return copy_blocks(data + offsets_text(offsets), end, scratch->reply + REPLY_TEXT, ntext,
-                       TEXT_MAX, BLOCKS_ROOMY);
+                       TEXT_MAX);
 }
 
 /*

@@ -88,18 +88,11 @@ static __always_inline int xdp_load_direct(struct xdp_md *ctx, u64 at, void *to,
     return 1;
 }
 
-/* From where on copy_blocks may read. */
-enum blocks_room {
-    BLOCKS_ROOMY, /* 2,048 + 64 bytes: a mask bounds the last block */
-    BLOCKS_TIGHT, /* `most` bytes: that takes a limit, which the verifier follows both ways */
-};
-
 /*
  * Copies n bytes (9 <= n <= most) by blocks, the last one over bytes of the one before. 0: the
  * frame is shorter than the caller made it.
  */
-static __always_inline int copy_blocks(void *to, void *end, const char *from, u64 n, const u64 most,
-                                       const enum blocks_room room)
+static __always_inline int copy_blocks(void *to, void *end, const char *from, u64 n, const u64 most)
 {
     void *last;
     u64 blocks = n / 64, i, at;
@@ -113,10 +106,7 @@ static __always_inline int copy_blocks(void *to, void *end, const char *from, u6
             copy64(to + 64 * i, from + 64 * i);
         }
         at = n - 64;
-        if (room == BLOCKS_ROOMY)
-            bound_mask(at, 2047);
-        else
-            clamp_or_zero(at, most - 64);
+        clamp_or_zero(at, most - 64);
         last = to + at;
         if (last + 64 > end)
             return 0;

@@ -66,7 +66,7 @@ static __always_inline enum verdict one_keep_hit(struct scratch *scratch,
         rtx_free(tcp->rtx, tcp->owner);
         return FOUND_MORE;
     }
-    slot_found(scratch, one->bucket, READ_ONCE(scratch->index), one->slot);
+    slot_found(scratch, one->bucket, one->number, one->slot);
     slot_replied(scratch);
     scratch->classes[0] = META_CLSID(one->meta) % MC_CLASSES;
     scratch->nkeys = scratch->nhits = 1;
@@ -135,7 +135,7 @@ static __always_inline int one_write_as(struct xdp_md *ctx, const struct scratch
         link_reply(data, &scratch->saved, offsets.ip != ETH_HLEN);
         l4_reply(data + offsets.ip, &scratch->saved, offsets.v6, n,
                  hit_text_sum(scratch->wire_sum, scratch->nwire));
-        if (n < 9 || !copy_blocks(text, end, rtx->text, n, TEXT_MAX, BLOCKS_TIGHT))
+        if (n < 9 || !copy_blocks(text, end, rtx->text, n, TEXT_MAX))
             return 0;
     } else {
         link_reply(data, &scratch->saved, offsets.ip != ETH_HLEN);

@@ -117,7 +117,7 @@ static __always_inline int write_hit(struct xdp_md *ctx, struct scratch *scratch
         return 0;
     STORE32(tail, (u32)TEXT_END);
     *(u8 *)(tail + 4) = TEXT_END >> 32;
-    return copy_blocks(text + NVALUE, end, wire, nwire, TEXT_MAX, BLOCKS_ROOMY);
+    return copy_blocks(text + NVALUE, end, wire, nwire, TEXT_MAX);
 }
 
 /* Undoes a hit that a writer disturbed: the packet is again what it was. 0: it is not. */
