@@ -221,8 +221,8 @@ static __always_inline enum verdict verb_answer_one(struct scratch *scratch, con
 /* --- any request ----------------------------------------------------------------------------- */
 
 /*
- * As get_answer, of a request that begins with one of these verbs. A call's depth has a limit of
- * eight frames, and below here are four.
+ * Answers a request that begins with one of these verbs, as get_answer does a get. Linux limits
+ * calls to eight frames; this function needs four below it.
  */
 static __always_inline enum verdict verb_answer(struct scratch *scratch, const enum look look)
 {

@@ -63,7 +63,7 @@ static __always_inline u64 reply_text(struct scratch *scratch, u64 at, const voi
 /* The 8 decimal digits of a number below 10^8, one a byte, the first in the low byte. */
 static __always_inline u64 digits_of(u64 number)
 {
-    /* By multiplication: halves of 4 digits, of these pairs, of these digits. */
+    /* Multiplications divide it: into halves of 4 digits, these into pairs, these into digits. */
     u64 high = number * 3518437209ull >> 45, all, part;
 
     all = high | (number - high * 10000) << 32;
@@ -256,7 +256,7 @@ static __always_inline int xdp_write_reply(struct xdp_md *ctx, struct scratch *s
 
 /* --- counting it ----------------------------------------------------------------------------- */
 
-/* Counts a request that has no answer: a quiet one that found nothing. */
+/* Counts a quiet request that finds nothing, which gets no answer. */
 static __always_inline void count_silence(struct scratch *scratch, enum mc_count by)
 {
     scratch->counts.count[MC_COUNT_BYTES_READ] += l4_payload(scratch->ntext);

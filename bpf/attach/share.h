@@ -42,7 +42,7 @@ void share_free(struct loader *loader);
  * CAP_SYS_ADMIN alone. Once: later a filter may forbid the system call.
  */
 void share_show(struct loader *loader, enum loader_hook at);
-/* Whether a program is one that a server which has a socket there has shown. */
+/* Whether a server that has a socket in the folder has shown this program (share_show). */
 bool share_knows(const struct loader *loader, uint32_t id);
 /* Lets others connect, once this server's programs are loaded: they wait for its answers. */
 void share_open(struct loader *loader);
