@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """asking: machines whose kernel answers gets over TCP, requests with their replies, and whether
 every byte of what came was right."""
-import contextlib
-import os
 import socket
 import struct
 
 import client
 import kernel
 import netns
+import openfiles
 import tap
 
 SECONDS = 10 * tap.SLOW # a reply that has not come by then does not come
@@ -109,13 +108,9 @@ def wrong_in(c, *rounds):
 
 def entries_bytes(m):
     """What the table of followed connections takes."""
-    folder = "/proc/%d/fdinfo" % m.server.process.pid
-    for name in os.listdir(folder):
-        with contextlib.suppress(FileNotFoundError), \
-                open(os.path.join(folder, name), encoding="ascii") as file:
-            rows = dict(line.split(":", 1) for line in file if ":" in line)
-            if rows.get("map_type", "").strip() == "1" and rows["value_size"].strip() == "144":
-                return int(rows["memlock"])
+    for info in openfiles.infos(m.server.process.pid).values():
+        if info.get("map_type") == "1" and info["value_size"] == "144":
+            return int(info["memlock"])
     raise RuntimeError("no table of connections")
 
 

@@ -4,12 +4,12 @@
 """The chain on interfaces: TCX and filters, both kinds of server, changes of interfaces,
 detached programs, and the end."""
 import os
-import re
 
 import chain
 import client
 import kernel
 import netns
+import openfiles
 import server
 import tap
 from changing import HIT, Changing
@@ -82,30 +82,14 @@ class Machines(Changing, chain.Machines):
 
 
 def maps(pid):
-    found = set()
-    for fd in os.listdir("/proc/%d/fdinfo" % pid):
-        try:
-            with open("/proc/%d/fdinfo/%s" % (pid, fd), encoding="ascii") as file:
-                text = file.read()
-        except FileNotFoundError:
-            continue
-        # A filter's prog array stays with it, empty.
-        if not re.search(r"^map_type:\s*%d$" % PROG_ARRAY, text, re.M):
-            found |= set(re.findall(r"^map_id:\s*(\d+)", text, re.M))
-    return found
+    # A filter's prog array stays with it, empty.
+    return {info["map_id"] for info in openfiles.infos(pid).values()
+            if "map_id" in info and info["map_type"] != str(PROG_ARRAY)}
 
 
 def links(pid, kind):
     """The descriptors of the process's links of that kind."""
-    found = []
-    for fd in os.listdir("/proc/%d/fdinfo" % pid):
-        try:
-            with open("/proc/%d/fdinfo/%s" % (pid, fd), encoding="ascii") as file:
-                if re.search(r"^link_type:\s*%s$" % kind, file.read(), re.M):
-                    found.append(int(fd))
-        except FileNotFoundError:
-            pass
-    return found
+    return [fd for fd, info in openfiles.infos(pid).items() if info.get("link_type") == kind]
 
 
 def stops_answering_first(m, name):

@@ -14,6 +14,7 @@ import chain
 import child
 import kernel
 import netns
+import openfiles
 import server
 import tap
 from manager import Manager
@@ -257,11 +258,9 @@ def others_cannot_keep_it_from_starting():
 def maps_of(bmc):
     """The maps of the process, by name, as bpftool shows them."""
     found = {}
-    for fd in os.listdir("/proc/%d/fdinfo" % bmc.pid):
-        with open("/proc/%d/fdinfo/%s" % (bmc.pid, fd), encoding="ascii") as file:
-            number = re.search(r"^map_id:\s*(\d+)", file.read(), re.M)
-        if number:
-            shown = json.loads(netns.sh("bpftool", "-j", "map", "show", "id", number.group(1)))
+    for info in openfiles.infos(bmc.pid).values():
+        if "map_id" in info:
+            shown = json.loads(netns.sh("bpftool", "-j", "map", "show", "id", info["map_id"]))
             found[shown["name"]] = shown
     return found
 

@@ -4,12 +4,12 @@
 """Addresses and MAC addresses that are added and removed while the server runs."""
 import errno
 import os
-import re
 import socket
 import struct
 
 import client
 import netns
+import openfiles
 import server
 import tap
 from changing import HIT, Changing
@@ -208,15 +208,11 @@ def another_mac():
 
 def listeners(m):
     """The ports of the server's netlink sockets."""
-    own = set()
-    for name in os.listdir("/proc/%d/fd" % m.server.pid):
-        found = re.match(r"socket:\[(\d+)\]", os.readlink("/proc/%d/fd/%s" %
-                                                         (m.server.pid, name)))
-        own |= {found[1]} if found else set()
+    own = openfiles.links(m.server.pid).values()
     with netns.inside(m.pair.server):
         with open("/proc/thread-self/net/netlink", encoding="ascii") as file:
             rows = [line.split() for line in file][1:]
-    return [int(row[2]) for row in rows if row[1] == "0" and row[9] in own]
+    return [int(row[2]) for row in rows if row[1] == "0" and "socket:[%s]" % row[9] in own]
 
 
 def send_message(m, port, user):

@@ -18,6 +18,7 @@ import struct
 import client
 import kernel
 import netns
+import openfiles
 import server
 import tap
 from kernel import answer
@@ -487,17 +488,18 @@ def more_descriptors_than_a_message_has():
     with Ground() as ground:
         first = ground.add()
         path, = sockets(ground.pair.server)
-        folder = "/proc/%d/fd" % first.server.process.pid
-        before = len(os.listdir(folder))
+        sent = set()
         for n in range(1, 9):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
+                sent.add(openfiles.socket_link(one))
                 one.settimeout(20)
                 one.connect(path)
                 one.sendmsg([bytes(24)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
                                            array.array("i", n * [one.fileno()]))])
                 tap.is_(one.recv(100), b"", "a message with %d descriptors: no answer" % n)
-        server.wait_for(lambda: len(os.listdir(folder)) == before)
-        tap.is_(len(os.listdir(folder)), before, "the server keeps none of them")
+        held = lambda: sent & set(openfiles.links(first.server.process.pid).values())
+        server.wait_for(lambda: not held())
+        tap.is_(held(), set(), "the server keeps none of them")
         fresh(first, b"v", "it goes on")
 
 

@@ -3,7 +3,6 @@
 # t/run: waits
 """tcp=on as the server has it: options, what it logs and counts, and on which connections the
 kernel may answer."""
-import contextlib
 import ctypes
 import json
 import os
@@ -16,6 +15,7 @@ import binary
 import client
 import kernel
 import netns
+import openfiles
 import server
 import tap
 import tls
@@ -230,10 +230,8 @@ def stats_conns_know_of_gets():
 
 def map_of(which, name):
     """What is in a map of a server's, by the map's name: (key, value) as bytes."""
-    folder, held = "/proc/%d/fdinfo" % which.server.pid, set()
-    for fd in os.listdir(folder):
-        with contextlib.suppress(OSError), open(os.path.join(folder, fd), encoding="ascii") as file:
-            held.update(int(line.split()[1]) for line in file if line.startswith("map_id:"))
+    held = {int(info["map_id"]) for info in openfiles.infos(which.server.pid).values()
+            if "map_id" in info}
     maps = json.loads(netns.sh("bpftool", "-j", "map", "show"))
     found, = [one["id"] for one in maps if one["id"] in held and one.get("name") == name]
     rows = json.loads(netns.sh("bpftool", "-j", "map", "dump", "id", str(found)))
@@ -553,8 +551,7 @@ def hold_open(process):
     """Descriptors of all that a process has open. With them its sockets and its programs are as
     while Linux unmaps the memory of one that was killed."""
     pidfd = os.pidfd_open(process)
-    held = [LIBC.syscall(PIDFD_GETFD, pidfd, int(fd), 0)
-            for fd in os.listdir("/proc/%d/fd" % process)]
+    held = [LIBC.syscall(PIDFD_GETFD, pidfd, fd, 0) for fd in openfiles.links(process)]
     os.close(pidfd)
     return held
 

@@ -12,6 +12,7 @@ import subprocess
 
 import child
 import differential
+import openfiles
 import server
 import tap
 
@@ -149,11 +150,10 @@ class Starts(child.Child):
         not: then whether it has its threads."""
         if not self.alive():
             return True
-        fds = "/proc/%d/fd" % self.pid
         try:
             if self.listens:
                 wanted = {"socket:[%s]" % inode for inode in listening()}
-                return any(os.readlink(os.path.join(fds, fd)) in wanted for fd in os.listdir(fds))
+                return not wanted.isdisjoint(openfiles.links(self.pid).values())
             return len(os.listdir("/proc/%d/task" % self.pid)) > 4
         except (FileNotFoundError, ProcessLookupError):
             return False

@@ -3,8 +3,6 @@
 # t/run: waits
 """The process and the system: signals, daemon, pid file, user, limits, names of sockets. The
 values that options accept are in e2e/server/options.t."""
-import contextlib
-import glob
 import os
 import re
 import signal
@@ -12,6 +10,7 @@ import socket
 import stat
 
 import child
+import openfiles
 import server
 import tap
 from daemon import Daemon
@@ -281,13 +280,6 @@ def the_socket_in_the_file_system():
     tap.ok(os.path.getsize(plain) == 1, "the file keeps its contents")
 
 
-def descriptors(pid):
-    """The files they refer to; one may be closed meanwhile, that of a connection for example."""
-    for path in glob.glob("/proc/%d/fd/*" % pid):
-        with contextlib.suppress(FileNotFoundError):
-            yield os.readlink(path)
-
-
 @tap.case
 def closed_standard_streams():
     """The next files that are opened would take their numbers, and the log be written to them."""
@@ -297,8 +289,8 @@ def closed_standard_streams():
             c = s.stream()
             c.ask(b"verbosity 2\r\n")
             c.set(b"k", b"v")
-            links = [os.readlink("/proc/%d/fd/%d" % (s.pid, fd))
-                     for fd in range(3 - len(closed.split()), 3)]
+            links = openfiles.links(s.pid)
+            links = [links[fd] for fd in range(3 - len(closed.split()), 3)]
             tap.is_(links, ["/dev/null"] * len(links), closed + ": /dev/null instead")
             with open(path, "rb") as file:
                 tap.ok(b"set k" not in file.read(1 << 20),
@@ -308,7 +300,7 @@ def closed_standard_streams():
 @tap.case
 def no_inherited_file_is_open():
     with server.Server() as memcached:
-        held = list(descriptors(memcached.pid))
+        held = openfiles.links(memcached.pid).values()
         files = [name for name in held if name.startswith("/") and name != "/dev/null" and
                  name != memcached.log_path and
                  not re.search(r"/memory\.[a-z_]+$", name)] # of its cgroups: base/cgroup.h

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 
+import openfiles
 import server
 import tap
 
@@ -19,10 +20,10 @@ def borrowed(memcached):
     """The server's sockets, as sockets of this process."""
     pidfd = os.pidfd_open(memcached.pid)
     found = []
-    for name in os.listdir("/proc/%d/fd" % memcached.pid):
-        if not os.readlink("/proc/%d/fd/%s" % (memcached.pid, name)).startswith("socket:"):
+    for fd, link in openfiles.links(memcached.pid).items():
+        if not link.startswith("socket:"):
             continue
-        number = libc.syscall(SYS_PIDFD_GETFD, pidfd, int(name), 0)
+        number = libc.syscall(SYS_PIDFD_GETFD, pidfd, fd, 0)
         error = ctypes.get_errno()
         if number >= 0:
             found.append(socket.socket(fileno=number))

@@ -12,6 +12,7 @@ import binary
 import child
 import client
 import differential
+import openfiles
 import server
 import tap
 import watching
@@ -484,8 +485,8 @@ def without_a_free_descriptor_watch_fails():
                                            for key in c.stats("conns")) == 1),
                "there is one connection")
         before = resource.prlimit(memcached.pid, resource.RLIMIT_NOFILE)
-        used = {int(fd) for fd in os.listdir("/proc/%d/fd" % memcached.pid)}
-        free = min(set(range(len(used) + 1)) - used)
+        used = openfiles.links(memcached.pid)
+        free = min(set(range(len(used) + 1)) - set(used))
         resource.prlimit(memcached.pid, resource.RLIMIT_NOFILE, (free, before[1]))
         tap.is_(c.ask(b"watch\r\n"), b"WATCHER_FAILED failed to add log watcher\r\n",
                 "without a free descriptor watch fails")

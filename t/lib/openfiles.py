@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""openfiles: what the descriptors of another process refer to.
+
+A server opens and closes files at any time, of interfaces and connections for example: a number
+that is listed may be gone when it is looked at, and how many there are says little.
+"""
+import contextlib
+import os
+
+
+def links(pid):
+    """{number: what it refers to}, as "socket:[inode]"."""
+    found, folder = {}, "/proc/%d/fd" % pid
+    for number in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            found[int(number)] = os.readlink(os.path.join(folder, number))
+    return found
+
+
+def socket_link(sock):
+    """What a descriptor of that socket refers to, in any process."""
+    return "socket:[%d]" % os.fstat(sock.fileno()).st_ino
+
+
+def infos(pid):
+    """{number: {field: value}} of fdinfo, which has the ids of maps, programs and BPF links."""
+    found, folder = {}, "/proc/%d/fdinfo" % pid
+    for number in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError), \
+                open(os.path.join(folder, number), encoding="ascii") as file:
+            found[int(number)] = dict(map(str.strip, line.split(":", 1))
+                                      for line in file if ":" in line)
+    return found
