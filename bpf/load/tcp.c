@@ -255,10 +255,11 @@ static int find_conn(const struct loader *loader, int socket, struct mc_tcp_conn
 /* Removes an entry that was read, and does not wait, if it is that connection's still. */
 static bool remove_conn(const struct loader_tcp *tcp, const struct mc_tcp_conn *conn)
 {
-    struct mc_tcp_removal which = {.flow = conn->flow, .tag = {conn->slot, conn->generation}};
-    LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = &which, .data_size_in = sizeof(which));
+    struct mc_tcp_order order = {.flow = conn->flow, .tag = {conn->slot, conn->generation}};
+    LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = &order, .data_size_in = sizeof(order));
 
-    return !bpf_prog_test_run_opts(bpf_program__fd(tcp->skel->progs.mc_tcp_remove), &opts) &&
+    order.what = MC_TCP_REMOVE;
+    return !bpf_prog_test_run_opts(bpf_program__fd(tcp->skel->progs.mc_tcp_order), &opts) &&
            opts.retval;
 }
 

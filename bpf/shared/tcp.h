@@ -121,8 +121,9 @@ enum {
  */
 enum {
     MC_TCP_FREE,
-    MC_TCP_TAKEN, /* a CPU has it */
-    MC_TCP_VOID,  /* no CPU gets it */
+    MC_TCP_TAKEN,  /* a CPU has it */
+    MC_TCP_VOID,   /* no CPU gets it */
+    MC_TCP_FROZEN, /* nor of this one, which the server may thaw: see struct mc_tcp_order */
 };
 
 /*
@@ -138,7 +139,7 @@ struct mc_tcp_delta {
 /*
  * What the programs know of a connection (bpf/tcp/conn.bpf.h). The server makes and removes those
  * that wait, of which nothing is set but lock, flow, slot and generation; others it has a program
- * remove (struct mc_tcp_removal). The kernel adds the key and 56 bytes, and takes an object of 256:
+ * remove (struct mc_tcp_order). The kernel adds the key and 56 bytes, and takes an object of 256:
  * one of 192 would hold 128 bytes of these.
  *
  * retransmits             how often the outstanding reply was sent again, as far as
@@ -186,14 +187,22 @@ struct mc_tcp_conn {
 _Static_assert(sizeof(struct mc_tcp_conn) == 144, "as doc/kernel-path/tcp.md says");
 
 /*
- * Which entry the server removes: what it gives the program mc_tcp_remove as a packet. link: zeros,
- * where Linux looks for an Ethernet header.
+ * What the server has done to an entry: what it gives the program mc_tcp_order as a packet. link:
+ * zeros, where Linux looks for an Ethernet header.
+ *
+ * While an entry is frozen no program changes it, and all drop the segments of its flow but those
+ * that another socket than its own sends: so the server can read it, and the place of its
+ * outstanding reply in mc_tcp_rtx, and put another socket in the place of its own.
  */
-struct mc_tcp_removal {
+struct mc_tcp_order {
     __u64 link[2];
     struct mc_tcp_flow flow;
     struct mc_tcp_tag tag;
+    __u32 what;
+    __u32 unused;
 };
+
+enum { MC_TCP_REMOVE, MC_TCP_FREEZE, MC_TCP_THAW };
 
 /* --- counts ----------------------------------------------------------------------------------- */
 
@@ -212,6 +221,14 @@ enum {
     MC_TCP_RETRANSMITS = 2,           /* times a reply is sent again whole; then in pieces */
     MC_TCP_PIECE = 500, /* bytes: 552 of an IPv4 packet, the least path MTU that Linux believes */
     MC_TCP_AHEAD = 1 << 30, /* of the socket's clock is that of the wire (bpf/tcp/conn.bpf.h) */
+};
+
+/* A retransmit buffer: a place of mc_tcp_rtx (bpf/tcp/rtx.bpf.h). */
+struct mc_tcp_rtx {
+    __u64 owner; /* 0: free */
+    __u32 n;
+    __u32 unused;
+    char text[MC_TCP_RTX_BYTES + 48]; /* is written in blocks */
 };
 
 #endif

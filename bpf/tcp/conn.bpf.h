@@ -152,7 +152,7 @@ static long lock_try(u32 i, struct lock_wait *wait)
 
     wait->taken = was == MC_TCP_FREE &&
                   __sync_val_compare_and_swap(wait->lock, MC_TCP_FREE, wait->to) == MC_TCP_FREE;
-    return wait->taken || was == MC_TCP_VOID;
+    return wait->taken || was == MC_TCP_VOID || was == MC_TCP_FROZEN;
 }
 
 /* 0: it did not become free. */
@@ -165,22 +165,28 @@ __attribute__((noinline)) int lock_wait(u32 *lock, u32 to)
     return wait.taken;
 }
 
-static __always_inline void conn_unlock(struct mc_tcp_conn *conn)
+/* Makes the lock, which this program has, what it was before, or FREE. */
+static __always_inline void conn_unlock_as(struct mc_tcp_conn *conn, u32 to)
 {
     barrier();
     if (weakly_ordered) { /* see read_barrier */
-        u32 was = __sync_lock_test_and_set(&conn->lock, MC_TCP_FREE);
+        u32 was = __sync_lock_test_and_set(&conn->lock, to);
 
         asm volatile("" : : "r"(was) : "memory");
     } else {
-        WRITE_ONCE(conn->lock, MC_TCP_FREE);
+        WRITE_ONCE(conn->lock, to);
     }
 }
 
+static __always_inline void conn_unlock(struct mc_tcp_conn *conn)
+{
+    conn_unlock_as(conn, MC_TCP_FREE);
+}
+
 /*
- * Makes the lock of the entry that was found for a flow TAKEN or VOID. 0: another CPU keeps it; or
- * it was removed meanwhile, and its memory may be another connection's entry: the map gives it out
- * again at once.
+ * Makes the lock of the entry that was found for a flow TAKEN, VOID or FROZEN. 0: another CPU keeps
+ * it; it is frozen; or it was removed meanwhile, and its memory may be another
+ * connection's entry: the map gives it out again at once.
  */
 static __always_inline int conn_lock_as(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow,
                                         u32 to)
@@ -202,15 +208,17 @@ static __always_inline int conn_lock(struct mc_tcp_conn *conn, const struct mc_t
 /*
  * Removes a flow's entry, which is VOID, and stays so: a program that waits for its lock gives up,
  * and none takes it before the memory is another whole entry (doc/coherence.md). 0: the entry
- * stays, since this program has interrupted Linux in another change of the table.
+ * stays, with the lock that it had, since this program has interrupted Linux in another change of
+ * the table.
  */
-static __always_inline int conn_remove(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow)
+static __always_inline int conn_remove(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow,
+                                       u32 was)
 {
     u64 key = mc_tcp_key(flow, tcp_seeds);
 
     if (!bpf_map_delete_elem(&mc_tcp_conns, &key))
         return 1;
-    conn_unlock(conn);
+    conn_unlock_as(conn, was);
     return 0;
 }
 

@@ -19,12 +19,12 @@
 #include "bpf/tcp/rtx.bpf.h"
 
 /* Takes a place for the reply of n bytes, which the client is to have room for: NULL and *rc. */
-static __always_inline struct rtx_buffer *one_place(struct scratch *scratch,
+static __always_inline struct mc_tcp_rtx *one_place(struct scratch *scratch,
                                                     struct segment_scratch *tcp,
                                                     const struct mc_tcp_conn *conn, u64 n,
                                                     enum verdict *rc)
 {
-    struct rtx_buffer *rtx;
+    struct mc_tcp_rtx *rtx;
 
     if (unlikely(conn_is_narrow(conn, &tcp->segment, n))) {
         *rc = PASS_TCP_WINDOW;
@@ -49,7 +49,7 @@ static __always_inline enum verdict one_keep_hit(struct scratch *scratch,
 {
     u64 nwire = one->nwire, at;
     enum verdict rc = VERDICT_OK;
-    struct rtx_buffer *rtx = one_place(scratch, tcp, conn, NVALUE + nwire + NEND, &rc);
+    struct mc_tcp_rtx *rtx = one_place(scratch, tcp, conn, NVALUE + nwire + NEND, &rc);
 
     if (unlikely(!rtx))
         return rc;
@@ -77,7 +77,7 @@ static __always_inline enum verdict
 one_keep_miss(struct scratch *scratch, struct segment_scratch *tcp, const struct mc_tcp_conn *conn)
 {
     enum verdict rc = VERDICT_OK;
-    struct rtx_buffer *rtx = one_place(scratch, tcp, conn, NEND, &rc);
+    struct mc_tcp_rtx *rtx = one_place(scratch, tcp, conn, NEND, &rc);
 
     if (unlikely(!rtx))
         return rc;
@@ -126,7 +126,7 @@ static __always_inline int one_write_as(struct xdp_md *ctx, const struct scratch
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     void *text = data + offsets_text(offsets);
     u32 at = tcp->rtx;
-    const struct rtx_buffer *rtx = bpf_map_lookup_elem(&mc_tcp_rtx, &at);
+    const struct mc_tcp_rtx *rtx = bpf_map_lookup_elem(&mc_tcp_rtx, &at);
     u64 n = scratch->nreply - REPLY_TEXT;
 
     if (!rtx || text + NEND > end)

@@ -18,20 +18,13 @@
 #include "bpf/packet/bytes.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
 
-struct rtx_buffer {
-    u64 owner; /* 0: free */
-    u32 n;
-    u32 unused;
-    char text[MC_TCP_RTX_BYTES + 48]; /* is written in blocks */
-};
-
 _Static_assert(MC_TCP_RTX_BYTES >= TEXT_MAX, "every reply can be kept");
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, MC_TCP_RTX_MAX);
     __type(key, u32);
-    __type(value, struct rtx_buffer);
+    __type(value, struct mc_tcp_rtx);
 } mc_tcp_rtx SEC(".maps");
 
 enum { RTX_TRIES = 4, RTX_NONE = MC_TCP_RTX_MAX, RTX_SLOT_BITS = 18 };
@@ -50,10 +43,10 @@ static __always_inline int rtx_is_abandoned(u64 owner, u64 had)
 }
 
 /* Takes a place for a reply's text: what is there, and its number in *out; NULL: there is none. */
-static __always_inline struct rtx_buffer *rtx_take(u64 owner, u32 *out)
+static __always_inline struct mc_tcp_rtx *rtx_take(u64 owner, u32 *out)
 {
     u32 slot = owner & ((1u << RTX_SLOT_BITS) - 1);
-    struct rtx_buffer *rtx;
+    struct mc_tcp_rtx *rtx;
     u64 had, i;
     u32 at;
 
@@ -78,7 +71,7 @@ static __always_inline u32 rtx_put(const struct scratch *scratch, u64 owner)
 {
     u64 n = scratch->nreply - REPLY_TEXT;
     u32 at = RTX_NONE;
-    struct rtx_buffer *rtx = rtx_take(owner, &at);
+    struct mc_tcp_rtx *rtx = rtx_take(owner, &at);
 
     if (!rtx)
         return RTX_NONE;
@@ -89,19 +82,20 @@ static __always_inline u32 rtx_put(const struct scratch *scratch, u64 owner)
 
 static __always_inline void rtx_free(u32 at, u64 owner)
 {
-    struct rtx_buffer *rtx = bpf_map_lookup_elem(&mc_tcp_rtx, &at);
+    struct mc_tcp_rtx *rtx = bpf_map_lookup_elem(&mc_tcp_rtx, &at);
 
     if (rtx)
         __sync_val_compare_and_swap(&rtx->owner, owner, 0);
 }
 
 /* Removes a flow's entry as conn_remove does, and frees the place of its outstanding reply. */
-static __always_inline int conn_drop(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow)
+static __always_inline int conn_drop(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow,
+                                     u32 was)
 {
     u64 owner = conn->delta.nreply ? rtx_owner(conn->delta.reply, conn->slot, conn->generation) : 0;
     u32 at = conn->rtx;
 
-    if (!conn_remove(conn, flow))
+    if (!conn_remove(conn, flow, was))
         return 0;
     if (owner)
         rtx_free(at, owner);
@@ -119,7 +113,7 @@ __attribute__((noinline)) int conn_forget(const struct mc_tcp_flow *flow)
     if (!flow)
         return 0;
     conn = conn_find(flow);
-    return conn && conn_lock_as(conn, flow, MC_TCP_VOID) ? conn_drop(conn, flow) : 0;
+    return conn && conn_lock_as(conn, flow, MC_TCP_VOID) ? conn_drop(conn, flow, MC_TCP_FREE) : 0;
 }
 
 /*
@@ -152,7 +146,7 @@ static __always_inline void reply_cut(struct scratch *scratch, const struct segm
 __attribute__((noinline)) int rtx_get(struct segment_scratch *tcp)
 {
     struct scratch *scratch = scratch_get();
-    struct rtx_buffer *rtx;
+    struct mc_tcp_rtx *rtx;
     u32 at;
     u64 n;
 

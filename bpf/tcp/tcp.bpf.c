@@ -9,7 +9,7 @@
 #include "bpf/tcp/egress.bpf.h"
 #include "bpf/tcp/ingress.bpf.h"
 #include "bpf/tcp/lost.bpf.h"
-#include "bpf/tcp/remove.bpf.h"
+#include "bpf/tcp/order.bpf.h"
 #include "bpf/tcp/xdp.bpf.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";

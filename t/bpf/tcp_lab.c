@@ -46,7 +46,7 @@ void tcp_lab_open(struct tcp_lab *lab)
     }
     lab->slots = loader_tcp_slots(lab->lab.loader);
     lab->conns = map_of(lab, "mc_tcp_conns", sizeof(struct mc_tcp_conn));
-    lab->rtx = map_of(lab, "mc_tcp_rtx", sizeof(struct rtx_buffer));
+    lab->rtx = map_of(lab, "mc_tcp_rtx", sizeof(struct mc_tcp_rtx));
     lab->translation_mark = ntohs(loader_tcp_translation_mark(lab->lab.loader));
     lab->lab.control->tcp_port = htons(LAB_PORT);
     tcp_lab_set_alone(lab, false);
@@ -280,7 +280,7 @@ void conn_settle(struct tcp_lab *lab, const struct mc_tcp_conn *conn)
 
 static void empty_kept(struct tcp_lab *lab)
 {
-    static const struct rtx_buffer none;
+    static const struct mc_tcp_rtx none;
     uint32_t i;
 
     for (i = 0; i < RTX_TRIES; i++)
@@ -387,13 +387,13 @@ void case_apply(struct tcp_lab *lab, const struct tcp_case *row, struct mc_tcp_c
     segment->n = row->packet.bare ? 0 : segment->n - row->packet.skipped;
 }
 
-void rtx_get(struct tcp_lab *lab, uint32_t at, struct rtx_buffer *rtx)
+void rtx_get(struct tcp_lab *lab, uint32_t at, struct mc_tcp_rtx *rtx)
 {
     if (bpf_map_lookup_elem(lab->rtx, &at, rtx))
         diag("place %u: %s", at, strerror(errno));
 }
 
-void rtx_put(struct tcp_lab *lab, uint32_t at, const struct rtx_buffer *rtx)
+void rtx_put(struct tcp_lab *lab, uint32_t at, const struct mc_tcp_rtx *rtx)
 {
     if (bpf_map_update_elem(lab->rtx, &at, rtx, BPF_ANY))
         diag("place %u: %s", at, strerror(errno));

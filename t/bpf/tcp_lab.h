@@ -30,14 +30,6 @@ enum {
 
 enum { FIN = 1, SYN = 2, RST = 4, PSH = 8, ACK = 16, URG = 32, ECE = 64, CWR = 128, AE = 256 };
 
-/* A place of the map tcp_kept. */
-struct rtx_buffer {
-    uint64_t owner;
-    uint32_t n;
-    uint32_t unused;
-    char text[MC_TCP_RTX_BYTES + 48];
-};
-
 struct tcp_lab {
     struct lab lab;
     struct mc_tcp_slot *slots;
@@ -110,8 +102,8 @@ void segment_in(struct tcp_lab *lab, struct segment *segment, const struct mc_tc
 void segment_out(struct segment *segment, const struct mc_tcp_conn *conn, const void *text,
                  size_t n);
 
-void rtx_get(struct tcp_lab *lab, uint32_t at, struct rtx_buffer *rtx);
-void rtx_put(struct tcp_lab *lab, uint32_t at, const struct rtx_buffer *rtx);
+void rtx_get(struct tcp_lab *lab, uint32_t at, struct mc_tcp_rtx *rtx);
+void rtx_put(struct tcp_lab *lab, uint32_t at, const struct mc_tcp_rtx *rtx);
 /* What the programs write as the owner of a reply's text. */
 uint64_t rtx_owner(uint32_t reply, uint32_t slot, uint32_t generation);
 

@@ -88,8 +88,8 @@ static void make_frame(struct race *race, struct frame *reply, const char *text,
  */
 static unsigned int take_kept(struct tcp_lab *lab, unsigned int *freed)
 {
-    static const struct rtx_buffer none;
-    static struct rtx_buffer rtx;
+    static const struct mc_tcp_rtx none;
+    static struct mc_tcp_rtx rtx;
     unsigned int found = 0;
     uint32_t i, at;
 
@@ -398,7 +398,7 @@ static void test_twins(struct race *race, size_t n)
 
 struct places {
     struct race *race;
-    struct rtx_buffer rtx[3]; /* the connection's; another's with other bytes; with the same */
+    struct mc_tcp_rtx rtx[3]; /* the connection's; another's with other bytes; with the same */
     uint32_t at;
 };
 
@@ -581,7 +581,7 @@ static void test_held(struct tcp_lab *lab)
 /* The place of a reply that the client never acknowledged. */
 static void test_place(struct tcp_lab *lab)
 {
-    struct rtx_buffer rtx = {.n = 5, .text = "reply"};
+    struct mc_tcp_rtx rtx = {.n = 5, .text = "reply"};
     struct mc_tcp_conn conn;
 
     conn_init(lab, &conn, 100, 100);

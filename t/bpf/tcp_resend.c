@@ -409,7 +409,7 @@ static void test_opening(const struct run *run, bool closed)
 {
     struct mc_tcp_conn conn;
     struct segment segment;
-    struct rtx_buffer rtx;
+    struct mc_tcp_rtx rtx;
     bool right;
 
     answer(run, &conn, &segment);
@@ -451,7 +451,7 @@ static uint32_t place_of(uint32_t slot, uint32_t try)
 /* Gives the connection's first n places to others. */
 static void occupy(struct tcp_lab *lab, uint32_t n)
 {
-    struct rtx_buffer rtx = {.n = 5, .text = "other"};
+    struct mc_tcp_rtx rtx = {.n = 5, .text = "other"};
     uint32_t i;
 
     for (i = 0; i < n; i++) {
@@ -462,7 +462,7 @@ static void occupy(struct tcp_lab *lab, uint32_t n)
 
 static void test_places(const struct run *run)
 {
-    struct rtx_buffer rtx = {.owner = rtx_owner(7, TCP_SLOT, TCP_GENERATION - 1), .n = 5};
+    struct mc_tcp_rtx rtx = {.owner = rtx_owner(7, TCP_SLOT, TCP_GENERATION - 1), .n = 5};
     struct mc_tcp_conn conn;
     struct segment segment;
     bool right = true;
@@ -494,7 +494,7 @@ static void test_places(const struct run *run)
 /* A place that is another connection's by now. */
 static void test_lost(const struct run *run)
 {
-    struct rtx_buffer rtx;
+    struct mc_tcp_rtx rtx;
     struct mc_tcp_conn conn;
     struct segment segment;
 

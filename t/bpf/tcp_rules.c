@@ -141,7 +141,7 @@ static struct splice_boundary model_boundary(const struct tcp_lab *lab,
 /* The place that a reply will have: the first that is free, or was left by the slot's last user. */
 static uint32_t kept_place(struct tcp_lab *lab, const struct mc_tcp_conn *conn, uint64_t owner)
 {
-    static struct rtx_buffer rtx;
+    static struct mc_tcp_rtx rtx;
     uint32_t i, at, low = (1u << 18) - 1;
 
     for (i = 0; i < RTX_TRIES; i++) {
@@ -287,7 +287,7 @@ static enum splice_verdict judge(struct tcp_lab *lab, enum splice_stage stage,
 static struct outcome resend(struct tcp_lab *lab, struct mc_tcp_conn *conn,
                              const struct segment *segment, bool can)
 {
-    static struct rtx_buffer rtx;
+    static struct mc_tcp_rtx rtx;
     struct outcome outcome = {.act = ACT_DROP, .reason = NOT_COUNTED};
     struct splice_conn c = model_conn(conn);
     struct splice_segment to = model_segment(segment, 0, conn), g = splice_reply(&c);
@@ -721,7 +721,7 @@ static const char *compare_keys(struct mc_counts *want, bool is_answer,
 static const char *compare_kept(struct tcp_lab *lab, const struct outcome *outcome,
                                 const struct mc_tcp_conn *after, long freed)
 {
-    static struct rtx_buffer rtx;
+    static struct mc_tcp_rtx rtx;
 
     if (outcome->act == ACT_ANSWER || outcome->act == ACT_ANSWER_PAID) {
         rtx_get(lab, after->rtx, &rtx);
