@@ -125,12 +125,17 @@ int loader_open_tcp(struct loader *loader, uint32_t nslots, char *error, size_t 
 struct mc_tcp_slot *loader_tcp_slots(struct loader *loader);
 /*
  * Tells the programs which slot the connection of a socket of this process has, by an entry that
- * waits for its first reply, and gives it the filter that drops what should have been translated. 0
+ * waits for its next reply, and gives it the filter that drops what should have been translated. 0
  * or -errno. From any thread. Needs CAP_BPF where unprivileged BPF is disabled.
  */
 int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *tag);
 /* Removes that entry if it still waits. To be called before the slot is another connection's. */
 void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot);
+/*
+ * The programs know the connection of a socket with a slot no more, and the socket has no filter.
+ * 0, or -errno: they know it still; -EBUSY: because they have answered on it.
+ */
+int loader_tcp_release(struct loader *loader, int socket, const struct mc_tcp_slot *slot);
 /* Milliseconds since a time that stands in a slot. */
 uint32_t loader_tcp_age(const struct loader *loader, uint32_t time);
 /*

@@ -252,15 +252,38 @@ static int find_conn(const struct loader *loader, int socket, struct mc_tcp_conn
     return mc_tcp_is_flow(&conn->flow, &flow) ? 0 : -ENOENT;
 }
 
-/* Removes an entry that was read, and does not wait, if it is that connection's still. */
-static bool remove_conn(const struct loader_tcp *tcp, const struct mc_tcp_conn *conn)
+/* Has a program do this to an entry that was read, and does not wait, if it is that connection's.
+ */
+static bool run_order(const struct loader_tcp *tcp, const struct mc_tcp_conn *conn, uint32_t what)
 {
-    struct mc_tcp_order order = {.flow = conn->flow, .tag = {conn->slot, conn->generation}};
+    struct mc_tcp_order order = {
+        .flow = conn->flow, .tag = {conn->slot, conn->generation}, .what = what};
     LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = &order, .data_size_in = sizeof(order));
 
-    order.what = MC_TCP_REMOVE;
     return !bpf_prog_test_run_opts(bpf_program__fd(tcp->skel->progs.mc_tcp_order), &opts) &&
            opts.retval;
+}
+
+/* Whether an entry is that of the connection that has a slot. */
+static bool is_of(const struct loader_tcp *tcp, const struct mc_tcp_conn *conn,
+                  const struct mc_tcp_slot *slot)
+{
+    return &tcp->slots[conn->slot] == slot && conn->generation == slot->generation;
+}
+
+int loader_tcp_release(struct loader *loader, int socket, const struct mc_tcp_slot *slot)
+{
+    struct mc_tcp_conn conn;
+    int none = 0, rc;
+
+    loader_tcp_untag(loader, slot); /* first, so that there is no other entry later */
+    rc = find_conn(loader, socket, &conn);
+    if (rc && rc != -ENOENT)
+        return rc;
+    if (!rc && is_of(loader->tcp, &conn, slot) && !run_order(loader->tcp, &conn, MC_TCP_RELEASE))
+        return -EBUSY;
+    setsockopt(socket, SOL_SOCKET, SO_DETACH_BPF, &none, sizeof(none));
+    return 0;
 }
 
 int64_t loader_tcp_unseen(const struct loader *loader, int socket, uint64_t received)
@@ -281,7 +304,7 @@ int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32
 
     if (rc)
         return rc;
-    if (!remove_conn(loader->tcp, &conn))
+    if (!run_order(loader->tcp, &conn, MC_TCP_REMOVE))
         return -EBUSY;
     seq[0] = loader->tcp->slots[conn.slot].last_ack_seen;
     seq[1] = conn.snd_una + conn.delta.tx;
@@ -358,7 +381,7 @@ static void sweep_one(const struct loader_tcp *tcp, struct sweep *sweep, int map
     if (conn->flow.server_port == 0) /* it waits */
         bpf_map_delete_elem(map, &sweep->keys[i]);
     else if ((conn->delta.rx | conn->delta.tx && !has_been_seen(tcp, id)) ||
-             !remove_conn(tcp, conn))
+             !run_order(tcp, conn, MC_TCP_REMOVE))
         note_ended(sweep, id);
 }
 

@@ -3,8 +3,8 @@
  * tcp: what the server and the kernel programs share of TCP connections whose gets the kernel
  * answers (doc/kernel-path/tcp.md).
  *
- * The server gives each connection a slot, and tells the kernel which, by a struct mc_tcp_tag: it
- * makes an entry that waits, under the socket's cookie, until the connection's first reply leaves.
+ * The server gives a connection that gains by it a slot, and tells the kernel which, by a struct
+ * mc_tcp_tag: it makes an entry that waits, under the socket's cookie, until the next reply leaves.
  * In the slot it publishes how far it is. The kernel programs answer a get only where the server
  * has consumed all that came before it, and the client has received all that the server sent.
  *
@@ -202,7 +202,12 @@ struct mc_tcp_order {
     __u32 unused;
 };
 
-enum { MC_TCP_REMOVE, MC_TCP_FREEZE, MC_TCP_THAW };
+enum {
+    MC_TCP_REMOVE,
+    MC_TCP_RELEASE, /* removes it unless something was answered on the connection */
+    MC_TCP_FREEZE,
+    MC_TCP_THAW,
+};
 
 /* --- counts ----------------------------------------------------------------------------------- */
 

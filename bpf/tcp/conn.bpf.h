@@ -14,7 +14,7 @@
  * which the kernel answers no more (the filter's note of a lost segment, the RST for a dead
  * server), what it finds. Until it has the lock all of it may be another connection's.
  *
- * From when the server has accepted a connection until its first reply leaves, an entry waits: its
+ * From when the server has a connection followed until its next reply leaves, an entry waits: its
  * flow is the cookie of the socket, which no other socket ever has, and zeros; it has only that,
  * slot and generation. No program writes to it, so its lock is void from first to last.
  */
@@ -185,8 +185,8 @@ static __always_inline void conn_unlock(struct mc_tcp_conn *conn)
 
 /*
  * Makes the lock of the entry that was found for a flow TAKEN, VOID or FROZEN. 0: another CPU keeps
- * it; it is frozen; or it was removed meanwhile, and its memory may be another
- * connection's entry: the map gives it out again at once.
+ * it; it is frozen; or it was removed meanwhile, and its memory may be another connection's entry:
+ * the map gives it out again at once.
  */
 static __always_inline int conn_lock_as(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow,
                                         u32 to)

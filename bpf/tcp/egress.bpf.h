@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * mc_tcp_egress: the program on TC egress: follows connections, from their first reply on, and
- * translates what their sockets send.
+ * mc_tcp_egress: the program on TC egress: follows connections, from some reply on, and translates
+ * what their sockets send.
  *
  * When a socket sends, this CPU holds it, so that its numbers agree with each other. Only what a
  * connection's own socket has sent says anything of the connection. Linux itself sends for a socket

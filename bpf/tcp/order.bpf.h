@@ -39,14 +39,16 @@ int mc_tcp_order(struct __sk_buff *skb)
         return order_is_of(&order, conn) &&
                __sync_val_compare_and_swap(&conn->lock, MC_TCP_FROZEN, MC_TCP_FREE) ==
                    MC_TCP_FROZEN;
-    to = order.what == MC_TCP_REMOVE ? MC_TCP_VOID : MC_TCP_FROZEN;
+    to = order.what == MC_TCP_FREEZE ? MC_TCP_FROZEN : MC_TCP_VOID;
     was = __sync_val_compare_and_swap(&conn->lock, MC_TCP_FROZEN, to);
     if (was != MC_TCP_FROZEN) {
         was = MC_TCP_FREE;
         if (!conn_lock_as(conn, &order.flow, to))
             return 0;
     }
-    if (!order_is_of(&order, conn)) { /* the client's next connection, from the same port */
+    /* The client's next connection, from the same port; or one that needs its entry. */
+    if (!order_is_of(&order, conn) ||
+        (order.what == MC_TCP_RELEASE && delta_is_used(&conn->delta))) {
         conn_unlock_as(conn, was);
         return 0;
     }

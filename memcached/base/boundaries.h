@@ -23,12 +23,17 @@ struct boundaries_numbers {
 
 struct boundaries {
     /*
-     * To be called for an accepted TCP socket before its first byte is read. Returns its slot,
-     * whose boundary is MC_TCP_NONE, or NULL: the kernel answers nothing on this connection.
+     * To be called for a connected TCP socket before a reply is sent. Returns its slot, whose
+     * boundary is MC_TCP_NONE, or NULL: the kernel answers nothing on this connection.
      */
     struct mc_tcp_slot *(*open)(struct boundaries *, int socket);
     /* Takes the slot back, before the socket is closed. */
     void (*close)(struct boundaries *, struct mc_tcp_slot *slot);
+    /*
+     * Takes the slot back from a connection that goes on, and whose boundary was withdrawn: the
+     * programs know it no more. False: it keeps the slot, because the kernel has answered on it.
+     */
+    bool (*release)(struct boundaries *, int socket, struct mc_tcp_slot *slot);
     /*
      * Whether the connection hangs, because what the kernel has answered on it makes its segments
      * need translation, and they take a path without the programs. To be asked some times a second.
@@ -38,6 +43,9 @@ struct boundaries {
     bool (*forget)(struct boundaries *, int socket, struct boundaries_numbers *out);
     /* A connection is reset because its segments take a path without the programs. */
     void (*count_lost)(struct boundaries *);
+    /* A get of a connection is left to the server so that the network stack sees it. */
+    void (*count_refresh)(struct boundaries *);
+    uint32_t refresh; /* after so many seconds in which the kernel answered all; 0: never */
 };
 
 #endif

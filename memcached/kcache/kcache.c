@@ -164,14 +164,21 @@ static struct loader *load(struct kcache *kcache, const struct kcache_options *o
     return loader;
 }
 
-/* Loads the programs for TCP. 0, or -1 with `error`. */
-static int load_tcp(struct kcache *kcache, uint32_t connections, char *error, size_t nerror)
+/* What an option of seconds says, 0: not given, below 0: no limit; 0: no limit. */
+static unsigned int seconds(int option, unsigned int unsaid)
 {
-    uint32_t nslots = connections < TCP_SLOTS_MAX ? connections : TCP_SLOTS_MAX;
+    return option < 0 ? 0 : option ? (unsigned int)option : unsaid;
+}
+
+/* Loads the programs for TCP. 0, or -1 with `error`. */
+static int load_tcp(struct kcache *kcache, const struct kcache_options *options, char *error,
+                    size_t nerror)
+{
+    uint32_t nslots = options->connections < TCP_SLOTS_MAX ? options->connections : TCP_SLOTS_MAX;
     char why[640] = "out of memory";
 
     if (loader_open_tcp(kcache->loader, nslots, why, sizeof(why)) ||
-        tcp_init(&kcache->tcp, kcache->loader, nslots)) {
+        tcp_init(&kcache->tcp, kcache->loader, nslots, seconds(options->refresh, KCACHE_REFRESH))) {
         snprintf(error, nerror, "bmc: %s", why);
         return -1;
     }
@@ -218,7 +225,7 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
     kcache->loader = load(kcache, options, error, nerror);
     guard_fini(&kcache->guard);
     if (!kcache->loader ||
-        (kcache_wants_tcp(options) && load_tcp(kcache, options->connections, error, nerror))) {
+        (kcache_wants_tcp(options) && load_tcp(kcache, options, error, nerror))) {
         loader_close(kcache->loader);
         free(kcache);
         return NULL;
@@ -226,9 +233,7 @@ struct kcache *kcache_open(const struct kcache_options *options, uint64_t reach,
     kcache->rings.loader = kcache->loader;
     memory_init(&kcache->memory, kcache->loader);
     lease_init(&kcache->lease, loader_control(kcache->loader),
-               options->stall < 0 ? 0
-               : options->stall   ? (unsigned int)options->stall
-                                  : KCACHE_STALL);
+               seconds(options->stall, KCACHE_STALL));
     pthread_mutex_init(&kcache->lock, NULL);
     return kcache;
 }
@@ -553,7 +558,7 @@ static void count(struct kcache *kcache, struct kcache_stats *out)
         loader_chain_counts(kcache->loader, &out->chain_counts);
     for (i = CHAIN_MISS_EMPTY; i <= CHAIN_MISS_AGE; i++)
         out->counts.count[MC_COUNT_SEEN] += out->chain_counts.count[i];
-    out->tcp_resets = tcp_resets(&kcache->tcp);
+    tcp_counts(&kcache->tcp, &out->tcp_server);
     out->rings_sent = rings_sent(&kcache->rings);
     out->stalls = lease_stalls(&kcache->lease);
     memory_stats(&kcache->memory, &out->extents, &out->tables, &out->refused_maps);

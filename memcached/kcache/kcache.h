@@ -19,11 +19,13 @@
 #include "bpf/shared/layout.h"
 #include "bpf/shared/tcp.h"
 #include "iface/iface.h"
+#include "kmem/tcp.h"
 
 enum {
     KCACHE_OTHERS_TEXT = 256,
     KCACHE_MAX_ALLOW = 64,
     KCACHE_STALL = 10, /* seconds; the default */
+    KCACHE_REFRESH = 10,
     KCACHE_ENTRIES_MAX = CHAIN_MAX_ENTRIES,
     KCACHE_VALUE_MAX = CHAIN_VALUE_MAX,
 };
@@ -66,6 +68,8 @@ struct kcache_options {
     bool optional;               /* a failure is a warning */
     int stall; /* seconds that the kernel answers for a stopped server; 0: KCACHE_STALL, below 0: as
                   long as the process exists */
+    int refresh; /* seconds that the kernel answers all of a TCP connection's gets; 0:
+                    KCACHE_REFRESH, below 0: no limit */
     /* Which sources the kernel answers; the server answers all others. */
     struct kcache_words allow[KCACHE_MAX_ALLOW]; /* none: "local" */
     unsigned int nallow;
@@ -172,10 +176,10 @@ struct kcache_stats {
     struct mc_counts counts; /* of all CPUs, */
     struct mc_tcp_counts tcp_counts;
     struct chain_counts chain_counts;
-    uint64_t tcp_resets;   /* connections that were ended because their segments went elsewhere */
-    uint64_t rings_sent;   /* datagrams that the server has sent by rings of AF_XDP */
-    uint64_t stalls;       /* times that the server was stopped for longer than `stall` */
-    uint64_t refused_maps; /* for lack of memory */
+    struct tcp_counts tcp_server; /* what the server counts of them */
+    uint64_t rings_sent;          /* datagrams that the server has sent by rings of AF_XDP */
+    uint64_t stalls;              /* times that the server was stopped for longer than `stall` */
+    uint64_t refused_maps;        /* for lack of memory */
     struct iface_events events;
     /* What there is now. */
     bool tcp; /* tcp=on */

@@ -9,7 +9,7 @@
 #include "kcache/parse.h"
 #include "kmem/prefix.h"
 
-enum { STALL_MAX = 86400 };
+enum { SECONDS_MAX = 86400 };
 
 static const char *add_interface(struct kcache_options *options, const char *name)
 {
@@ -144,8 +144,8 @@ const char *kcache_check(const struct kcache_options *options)
     if (options->chain.given && !options->chain.wanted)
         return "entries=, keymax=, valuemax=, maxage=, settle= and connections= need "
                "mode=chain";
-    if (options->chain.wanted && (options->tcp || options->udp || options->xsk))
-        return "the chain answers UDP: mode=chain cannot go with tcp=, udp= or xsk=";
+    if (options->chain.wanted && (options->tcp || options->udp || options->xsk || options->refresh))
+        return "the chain answers UDP: mode=chain cannot go with tcp=, udp=, xsk= or refresh=";
     if (options->xsk == KCACHE_ON && (options->mode == IFACE_GENERIC || options->mode == IFACE_TC))
         return "xsk=on needs native XDP: it cannot go with mode=skb or mode=tc";
     if (options->xsk == KCACHE_ON && options->udp == KCACHE_OFF)
@@ -155,17 +155,30 @@ const char *kcache_check(const struct kcache_options *options)
     return NULL;
 }
 
-/* The server renews its lease every second, by a clock that may be late: 1 would be too few. */
-static const char *parse_stall(struct kcache_options *options, const char *text)
+/* Seconds from `least` on, or 0 for no limit, which becomes -1. */
+static const char *parse_seconds(int *out, const char *text, uint64_t least, const char *error)
 {
     struct slice digits = {text, strlen(text)};
     uint64_t seconds;
 
     if (strspn(text, "0123456789") != digits.len || !num_parse_u64(digits, &seconds) ||
-        seconds == 1 || seconds > STALL_MAX)
-        return "stall is a number of seconds from 2 to 86400, or 0 for no limit";
-    options->stall = seconds ? (int)seconds : -1;
+        (seconds && seconds < least) || seconds > SECONDS_MAX)
+        return error;
+    *out = seconds ? (int)seconds : -1;
     return NULL;
+}
+
+/* The server renews its lease every second, by a clock that may be late: 1 would be too few. */
+static const char *parse_stall(struct kcache_options *options, const char *text)
+{
+    return parse_seconds(&options->stall, text, 2,
+                         "stall is a number of seconds from 2 to 86400, or 0 for no limit");
+}
+
+static const char *parse_refresh(struct kcache_options *options, const char *text)
+{
+    return parse_seconds(&options->refresh, text, 1,
+                         "refresh is a number of seconds from 1 to 86400, or 0 for no limit");
 }
 
 /* --- sources that the kernel answers ----------------------------------------- */
@@ -268,6 +281,8 @@ const char *kcache_parse(struct kcache_options *options, char *word)
             error = parse_mode(options, part + 5);
         else if (strncmp(part, "stall=", 6) == 0)
             error = parse_stall(options, part + 6);
+        else if (strncmp(part, "refresh=", 8) == 0)
+            error = parse_refresh(options, part + 8);
         else if (strncmp(part, "udp=", 4) == 0)
             error = parse_switch(&options->udp, part + 4, "udp is on or off");
         else if (strncmp(part, "tcp=", 4) == 0)
@@ -278,11 +293,10 @@ const char *kcache_parse(struct kcache_options *options, char *word)
             options->optional = true;
         else if (!parse_limit(&options->limits, part, &error) &&
                  !parse_chain(&options->chain, part, &error))
-            error =
-                "the words are bmc=INTERFACE, mode=auto|native|skb|tc|chain, "
-                "udp=on|off, tcp=on|off, xsk=on|off, stall=SECONDS, allow=SOURCES, rate=N[/BURST], "
-                "amplification=N, optional, and of the chain entries=N, keymax=N, valuemax=N, "
-                "maxage=MS, settle=MS, connections=N";
+            error = "the words are bmc=INTERFACE, mode=auto|native|skb|tc|chain, "
+                    "udp=on|off, tcp=on|off, xsk=on|off, stall=SECONDS, refresh=SECONDS, "
+                    "allow=SOURCES, rate=N[/BURST], amplification=N, optional, and of the chain "
+                    "entries=N, keymax=N, valuemax=N, maxage=MS, settle=MS, connections=N";
     }
     return error;
 }

@@ -50,6 +50,17 @@ static void close_slot(struct boundaries *boundaries, struct mc_tcp_slot *slot)
     slots_put(&tcp->slots, slot);
 }
 
+static bool release_slot(struct boundaries *boundaries, int socket, struct mc_tcp_slot *slot)
+{
+    struct tcp *tcp = (struct tcp *)boundaries;
+
+    if (loader_tcp_release(tcp->loader, socket, slot))
+        return false;
+    slots_put(&tcp->slots, slot);
+    __atomic_fetch_add(&tcp->nreleased, 1, __ATOMIC_RELAXED);
+    return true;
+}
+
 /*
  * Whether a socket has acknowledged what it was given, and the programs on egress did not see it.
  * It is given more than it takes: a segment whose checksum is wrong, or that a filter drops.
@@ -116,9 +127,21 @@ static void count_lost(struct boundaries *boundaries)
     __atomic_fetch_add(&tcp->nresets, 1, __ATOMIC_RELAXED);
 }
 
-int tcp_init(struct tcp *tcp, struct loader *loader, uint32_t n)
+static void count_refresh(struct boundaries *boundaries)
 {
-    *tcp = (struct tcp){.boundaries = {open_slot, close_slot, is_lost, forget, count_lost},
+    __atomic_fetch_add(&((struct tcp *)boundaries)->nrefreshed, 1, __ATOMIC_RELAXED);
+}
+
+int tcp_init(struct tcp *tcp, struct loader *loader, uint32_t n, uint32_t refresh)
+{
+    *tcp = (struct tcp){.boundaries = {.open = open_slot,
+                                       .close = close_slot,
+                                       .release = release_slot,
+                                       .is_lost = is_lost,
+                                       .forget = forget,
+                                       .count_lost = count_lost,
+                                       .count_refresh = count_refresh,
+                                       .refresh = refresh},
                         .loader = loader};
     return slots_init(&tcp->slots, loader_tcp_slots(loader), n);
 }
@@ -133,9 +156,11 @@ bool tcp_unfollow(struct tcp *tcp)
     return __atomic_exchange_n(&tcp->follows, false, __ATOMIC_RELAXED);
 }
 
-uint64_t tcp_resets(const struct tcp *tcp)
+void tcp_counts(const struct tcp *tcp, struct tcp_counts *out)
 {
-    return __atomic_load_n(&tcp->nresets, __ATOMIC_RELAXED);
+    out->reset = __atomic_load_n(&tcp->nresets, __ATOMIC_RELAXED);
+    out->released = __atomic_load_n(&tcp->nreleased, __ATOMIC_RELAXED);
+    out->refreshed = __atomic_load_n(&tcp->nrefreshed, __ATOMIC_RELAXED);
 }
 
 void tcp_fini(struct tcp *tcp)

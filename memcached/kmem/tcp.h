@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tcp: the server's side of answering on TCP connections: gives each a slot, and tells the programs
- * which by an entry that waits for the connection's first reply.
+ * tcp: the server's side of answering on TCP connections: gives those that gain slots, and tells
+ * the programs which by an entry that waits for the connection's next reply.
  *
  * tcp_init before the server's threads; the boundaries from any of them.
  */
@@ -23,19 +23,25 @@ struct tcp {
     bool refused;     /* a tag was; atomic */
     bool lost;        /* a connection was reset because it was lost, which is logged once; atomic */
     uint64_t nresets; /* of them; atomic */
+    uint64_t nreleased, nrefreshed; /* atomic */
+};
+
+struct tcp_counts {
+    uint64_t reset;     /* connections whose segments took a path without the programs */
+    uint64_t released;  /* connections that were given up, because the kernel answered nothing */
+    uint64_t refreshed; /* gets that were left to the server so that the stack sees them */
 };
 
 /* The most slots that the programs can have. */
 enum { TCP_SLOTS_MAX = MC_TCP_CONNECTIONS_MAX };
 
-/* After loader_open_tcp with n slots. 0 or -ENOMEM. */
-int tcp_init(struct tcp *tcp, struct loader *loader, uint32_t n);
+/* After loader_open_tcp with n slots. refresh: that of the boundaries. 0 or -ENOMEM. */
+int tcp_init(struct tcp *tcp, struct loader *loader, uint32_t n, uint32_t refresh);
 void tcp_fini(struct tcp *tcp);
 /* Connections that are accepted from now on get slots. */
 void tcp_follow(struct tcp *tcp);
 /* None from now on. Whether some may have one. */
 bool tcp_unfollow(struct tcp *tcp);
-/* Connections that were reset because their segments took a path without the programs. */
-uint64_t tcp_resets(const struct tcp *tcp);
+void tcp_counts(const struct tcp *tcp, struct tcp_counts *out);
 
 #endif

@@ -8,11 +8,65 @@
  * this process is gone, and the programs that translate its segments, it would wait for ever: so
  * the end of the process resets the connection.
  */
-void boundary_open(struct boundary *boundary, struct boundaries *boundaries, int fd)
+static void open_slot(struct boundary *boundary, struct boundaries *boundaries, int fd,
+                      rel_time now)
 {
     boundary->slot = boundaries->open(boundaries, fd);
+    boundary->answered = boundary->seen = 0;
+    boundary->nwaits = boundary->npasses = 0;
+    boundary->since = now;
     if (boundary->slot)
         socket_set_reset(fd, true);
+}
+
+void boundary_park(struct boundary *boundary, rel_time now)
+{
+    if (boundary->seen >= BOUNDARY_PASSES_ANSWERED)
+        boundary->ntries = 0; /* it was worth it */
+    boundary->slot = NULL;
+    boundary->ngets = 0;
+    boundary->since = now + ((rel_time)BOUNDARY_RETRY << boundary->ntries);
+    boundary->ntries += boundary->ntries < BOUNDARY_TRIES;
+}
+
+/* The kernel has answered nothing for long. */
+static void give_up(struct boundary *boundary, struct boundaries *boundaries, int fd, rel_time now)
+{
+    boundary_withdraw(boundary);
+    if (boundary_is_used(boundary) || !boundaries->release(boundaries, fd, boundary->slot))
+        return;
+    socket_set_reset(fd, false);
+    boundary_park(boundary, now);
+}
+
+void boundary_weigh(struct boundary *boundary, struct boundaries *boundaries, int fd, rel_time now,
+                    bool gains)
+{
+    uint32_t answered;
+
+    if (!boundary->slot) {
+        boundary->ngets += gains && boundary->ngets < BOUNDARY_GETS;
+        if (boundary->ngets == BOUNDARY_GETS && now >= boundary->since)
+            open_slot(boundary, boundaries, fd, now);
+        return;
+    }
+    answered = __atomic_load_n(&boundary->slot->answered, __ATOMIC_RELAXED);
+    boundary->npasses = answered == boundary->seen ? boundary->npasses + 1 : 0;
+    boundary->seen = answered;
+    boundary->since = now;
+    if (boundary->npasses && boundary->npasses % BOUNDARY_PASSES == 0)
+        give_up(boundary, boundaries, fd, now);
+}
+
+void boundary_refresh(struct boundary *boundary, struct boundaries *boundaries, rel_time now)
+{
+    if (!boundary->slot || !boundaries->refresh || boundary->answered == boundary->seen ||
+        now < boundary->since + boundaries->refresh)
+        return;
+    boundary_withdraw(boundary);
+    boundary->seen = boundary->answered;
+    boundary->npasses = 0;
+    boundaries->count_refresh(boundaries);
 }
 
 void boundary_close(struct boundary *boundary, struct boundaries *boundaries, int fd)

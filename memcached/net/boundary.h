@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/boundaries.h"
+#include "base/clock.h"
 #include "bpf/shared/tcp.h"
 
 struct boundary {
@@ -18,6 +19,26 @@ struct boundary {
     uint32_t nread, nsent;    /* since it was accepted, modulo 2^32 */
     uint32_t answered;        /* the slot's, when boundary_answered was last called */
     uint32_t nwaits;          /* calls of boundary_waits in a row that found a reply outstanding */
+    uint32_t seen;            /* the slot's `answered`, when the server last replied */
+    uint32_t npasses;         /* replies of the server's since the kernel has last answered */
+    rel_time since; /* when the server last replied; without a slot: when it may have one */
+    uint8_t ngets;  /* without a slot: gets that the kernel could have answered */
+    uint8_t ntries; /* that were given up, in a row */
+    bool shown;     /* the kernel may answer on the connection */
+};
+
+/*
+ * When the kernel follows a connection, which costs: to begin as much as some 50 segments that it
+ * passes, to undo what it has answered some 500. So it begins behind gets that it could have
+ * answered, and is given up when so many segments were passed in a row as that costs: a connection
+ * never loses more than twice what the best choice would.
+ */
+enum {
+    BOUNDARY_GETS = 2,
+    BOUNDARY_PASSES = 64,
+    BOUNDARY_PASSES_ANSWERED = 512,
+    BOUNDARY_RETRY = 2, /* seconds, and each time twice as long; also the least between two undos */
+    BOUNDARY_TRIES = 5, /* as far as this */
 };
 
 /*
@@ -26,9 +47,20 @@ struct boundary {
  */
 enum { BOUNDARY_LOOK_MS = 250, BOUNDARY_LOOKS = 1000 / BOUNDARY_LOOK_MS };
 
-/* Takes a slot for the connection, if there is one. */
-void boundary_open(struct boundary *boundary, struct boundaries *boundaries, int fd);
-/* Gives it back: the kernel has answered nothing on the connection. */
+/*
+ * To be called before each reply of a connection that is shown. gains: it answers a get that the
+ * kernel could have answered. Takes a slot for the connection, or gives it back.
+ */
+void boundary_weigh(struct boundary *boundary, struct boundaries *boundaries, int fd, rel_time now,
+                    bool gains);
+/* The connection has no slot any more; it may have another some time later. */
+void boundary_park(struct boundary *boundary, rel_time now);
+/*
+ * To be called BOUNDARY_LOOKS times a second, after boundary_answered. Leaves the connection's next
+ * get to the server if the kernel has answered all for as long as the `refresh` of `boundaries`.
+ */
+void boundary_refresh(struct boundary *boundary, struct boundaries *boundaries, rel_time now);
+/* Gives the slot back: the kernel has answered nothing on the connection. */
 void boundary_close(struct boundary *boundary, struct boundaries *boundaries, int fd);
 /* Whether segments of the connection have taken a way without the programs for too long. */
 bool boundary_is_lost(const struct boundary *boundary, struct boundaries *boundaries, int fd);
@@ -77,6 +109,15 @@ static inline bool boundary_is_used(const struct boundary *boundary)
 {
     return boundary->slot && (__atomic_load_n(&boundary->slot->answered, __ATOMIC_RELAXED) |
                               __atomic_load_n(&boundary->slot->outstanding, __ATOMIC_RELAXED));
+}
+
+/*
+ * Whether the server should undo what the kernel has answered, since the connection gains nothing:
+ * it asks for what the kernel does not answer.
+ */
+static inline bool boundary_wants_undo(const struct boundary *boundary)
+{
+    return boundary->npasses >= BOUNDARY_PASSES_ANSWERED && boundary_is_used(boundary);
 }
 
 /*

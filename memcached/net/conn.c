@@ -49,6 +49,7 @@ struct conn {
     short listening; /* what the event waits for */
     bool filling;    /* pending is a value that is being received */
     enum verb line;  /* verb of a partly executed line; VERB_UNKNOWN: none */
+    bool asks;       /* the last request is a get to which the first reply of a batch belongs */
     bool drained;    /* yielded with an empty socket: its next turn starts without a read */
     uint32_t nleft;  /* requests that a turn has left that took long; 0: it starts anew */
     bool closing;    /* closes after its reply is sent */
@@ -152,8 +153,7 @@ void conn_open(struct worker *worker, struct stream_socket socket)
                                        .state = STATE_READ,
                                        .last_command = clock_now(&worker->config->clock)};
     input_init(&conn->input, &worker->kept);
-    if (socket.shown)
-        boundary_open(&conn->boundary, worker->config->boundaries, fd);
+    conn->boundary.shown = socket.shown;
     endpoints_list(worker->endpoints, &conn->endpoint);
     conn->next = worker->conns;
     conn->link = &worker->conns;
@@ -251,6 +251,7 @@ void conn_check_idle(struct worker *worker, rel_time now)
             endpoint_used(&conn->endpoint, now);
         else if (boundary_waits(&conn->boundary))
             socket_probe(fd_of(conn), &conn->keepalive);
+        boundary_refresh(&conn->boundary, boundaries, now);
         if (!conn->boundary.nwaits)
             socket_calm(fd_of(conn), &conn->keepalive);
         if (is_idle(conn, now)) {
@@ -398,6 +399,18 @@ static enum sending fetch(struct conn *conn)
     return conn->reading ? SENDING_BLOCKED : SENDING_DONE;
 }
 
+/* Before a reply. The kernel could have answered a get that came alone, if the reply is short. */
+static void weigh(struct conn *conn, const struct reply *reply)
+{
+    struct worker *worker = conn->worker;
+
+    if (conn->boundary.shown && !conn->closing && !conn->client.unauthenticated)
+        boundary_weigh(&conn->boundary, worker->config->boundaries, fd_of(conn),
+                       clock_now(&worker->config->clock),
+                       conn->asks && reply->nbytes > 0 && reply->nbytes <= MC_TCP_RTX_BYTES &&
+                           !command_reads(reply));
+}
+
 /*
  * Before the last `unsent` bytes of the replies are sent: the kernel may answer the next request if
  * nothing else is pending here. All of them may follow in one system call or in several: it answers
@@ -421,6 +434,7 @@ static enum sending flush(struct conn *conn)
     enum sending sending;
     size_t nsent = 0;
 
+    weigh(conn, reply);
     if (reply->nbytes == 0) {
         publish(conn, 0);
         return SENDING_DONE;
@@ -529,6 +543,9 @@ static enum command_next execute_one(struct conn *conn, struct turn *turn, bool 
     in->searched = 0;
     in->start += (size_t)consumed;
     conn->line = request.more ? request.verb : VERB_UNKNOWN;
+    conn->asks =
+        worker->reply.nbytes == 0 &&
+        (request.verb == VERB_GET || request.verb == VERB_GETS || request.verb == VERB_META_GET);
     turn_requests(&turn->time, request.verb, (size_t)consumed);
     return command_run(worker->local, &request, &conn->client, now, &worker->reply, &conn->pending);
 }

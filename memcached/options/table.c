@@ -127,10 +127,11 @@ const struct option_row option_table[] = {
              "stall=<seconds>, allow=<prefix>|@<file>,... (SIGHUP reads\n"
              "<file> again), rate=<num>[/<burst>],\n"
              "amplification=<num>, optional, tcp=on (experimental: gets\n"
-             "over TCP too), udp=off, xsk=on (experimental: UDP requests\n"
-             "for the server by AF_XDP); or by the chain: mode=chain,\n"
-             "entries=<num>, keymax=<bytes>, valuemax=<bytes>,\n"
-             "maxage=<ms>, settle=<ms>, connections=<num>"},
+             "over TCP too), refresh=<seconds>, udp=off, xsk=on\n"
+             "(experimental: UDP requests for the server by AF_XDP); or\n"
+             "by the chain: mode=chain, entries=<num>, keymax=<bytes>,\n"
+             "valuemax=<bytes>, maxage=<ms>, settle=<ms>,\n"
+             "connections=<num>"},
     {'S', "enable-sasl", NULL, OPTION_ON, FIELD(sasl), OPTION_LACKS(ENABLE_SASL, "SASL"),
      .help = "turn on SASL authentication, binary protocol only"},
     {'Y', "auth-file", "<file>", OPTION_TEXT, FIELD(auth_file),

@@ -72,7 +72,11 @@ static void test_options(void)
                                         "bmc=lo,stall=1",
                                         "bmc=lo,stall=-2",
                                         "bmc=lo,stall=10s",
-                                        "bmc=lo,stall=86401"};
+                                        "bmc=lo,stall=86401",
+                                        "bmc=lo,refresh=",
+                                        "bmc=lo,refresh=-1",
+                                        "bmc=lo,refresh=1s",
+                                        "bmc=lo,refresh=86401"};
     struct kcache_options options;
     char many[1024], part[32];
     unsigned int i, n = 0;
@@ -90,6 +94,9 @@ static void test_options(void)
     ok(!parse(&options, "bmc=lo") && options.stall == 0 && !parse(&options, "bmc=lo,stall=86400") &&
            options.stall == 86400 && !parse(&options, "bmc=lo,stall=0") && options.stall < 0,
        "stall");
+    ok(!parse(&options, "bmc=lo") && options.refresh == 0 && !parse(&options, "bmc=lo,refresh=1") &&
+           options.refresh == 1 && !parse(&options, "bmc=lo,refresh=0") && options.refresh < 0,
+       "refresh");
     ok(!parse(&options, "bmc=lo,bmc=lo") && options.ninterfaces == 1,
        "an interface given twice counts once");
     for (i = 0; i < COUNT(wrong); i++)

@@ -30,8 +30,8 @@ struct one_slot {
     struct boundaries boundaries;
     struct mc_tcp_slot slot;
     int socket;
-    bool open, refuses, lost, forgotten;
-    unsigned int nlost, nasked;
+    bool open, refuses, releases, lost, forgotten;
+    unsigned int nlost, nasked, nopened, nreleased, nrefreshed;
     /* When the slot was taken back the socket was open, and had this boundary. */
     bool withdrawn;
     uint64_t last;
@@ -42,6 +42,7 @@ struct host {
     struct one_slot one;
     int client, socket; /* the client's, the worker's */
     uint32_t consumed, sent;
+    uint32_t before[2]; /* the same, when the connection got its slot */
 };
 
 static struct mc_tcp_slot *open_slot(struct boundaries *boundaries, int socket)
@@ -52,6 +53,7 @@ static struct mc_tcp_slot *open_slot(struct boundaries *boundaries, int socket)
         return NULL;
     one->socket = socket;
     one->open = true;
+    one->nopened++;
     one->slot = (struct mc_tcp_slot){.boundary = MC_TCP_NONE, .generation = 1};
     return &one->slot;
 }
@@ -64,6 +66,19 @@ static void close_slot(struct boundaries *boundaries, struct mc_tcp_slot *slot)
     one->withdrawn = slot == &one->slot && fcntl(one->socket, F_GETFD) >= 0;
     one->last = slot->boundary;
     slot->boundary = MC_TCP_NONE;
+}
+
+static bool release_slot(struct boundaries *boundaries, int socket, struct mc_tcp_slot *slot)
+{
+    struct one_slot *one = (struct one_slot *)boundaries;
+
+    if (slot != &one->slot || socket != one->socket || slot->boundary != MC_TCP_NONE)
+        die("a slot is released that the kernel may answer on");
+    if (!one->releases)
+        return false;
+    one->open = false;
+    one->nreleased++;
+    return true;
 }
 
 static bool is_lost(struct boundaries *boundaries, struct mc_tcp_slot *slot, int socket)
@@ -86,6 +101,11 @@ static bool forget(struct boundaries *boundaries, int socket, struct boundaries_
 static void count_lost(struct boundaries *boundaries)
 {
     ((struct one_slot *)boundaries)->nlost++;
+}
+
+static void count_refresh(struct boundaries *boundaries)
+{
+    ((struct one_slot *)boundaries)->nrefreshed++;
 }
 
 static void no_net_stats(void *context, struct command_net_stats *out)
@@ -153,7 +173,8 @@ static void start_commands(struct host *host, const char *auth_file)
 static void start(struct host *host, const char *auth_file)
 {
     memset(host, 0, sizeof(*host));
-    host->one.boundaries = (struct boundaries){open_slot, close_slot, is_lost, forget, count_lost};
+    host->one.boundaries = (struct boundaries){open_slot, close_slot, release_slot,  is_lost,
+                                               forget,    count_lost, count_refresh, 0};
     host->net.config.boundaries = &host->one.boundaries;
     host->net.config.nthreads = 1;
     host->net.config.reqs_per_event = 20;
@@ -205,6 +226,7 @@ static void accept_client(struct host *host, bool shown)
     host->client = ends[0];
     host->socket = ends[1];
     host->consumed = host->sent = 0;
+    memset(host->before, 0, sizeof(host->before));
     endpoints_count(&host->net.endpoints);
     conn_open(host->net.worker, (struct stream_socket){.fd = ends[1], .shown = shown});
 }
@@ -222,7 +244,7 @@ static bool has_come(const struct host *host)
     socklen_t n = sizeof(info);
 
     return getsockopt(host->socket, IPPROTO_TCP, TCP_INFO, &info, &n) != 0 ||
-           info.tcpi_bytes_received >= host->consumed;
+           info.tcpi_bytes_received >= host->before[0] + host->consumed;
 }
 
 /* Sends bytes and has the worker take them. */
@@ -260,7 +282,7 @@ static bool is_at(struct host *host, uint32_t consumed, uint32_t sent)
 {
     uint64_t boundary = published(host);
 
-    if (boundary == mc_tcp_boundary(consumed, sent))
+    if (boundary == mc_tcp_boundary(host->before[0] + consumed, host->before[1] + sent))
         return true;
     diag("published %#llx; consumed %#x, sent %#x", (unsigned long long)boundary, consumed, sent);
     return false;
@@ -285,6 +307,28 @@ static bool asks(struct host *host, const char *request, size_t len, const char 
 static bool asks_text(struct host *host, const char *request, const char *answer)
 {
     return asks(host, request, strlen(request), answer);
+}
+
+/* The client asks what the kernel could have answered, so often that the connection has a slot. */
+static void gain(struct host *host, const char *request, size_t len, size_t nanswer)
+{
+    char got[64];
+
+    for (int i = 0; i < BOUNDARY_GETS; i++) {
+        say(host, request, len);
+        hear(host, got, sizeof(got), nanswer);
+    }
+    host->before[0] += host->consumed;
+    host->before[1] += host->sent;
+    host->consumed = host->sent = 0;
+}
+
+/* A new client of a connection that has a slot. */
+static void accept_followed(struct host *host)
+{
+    accept_client(host, true);
+    turn(host);
+    gain(host, "get b\r\n", 7, 5);
 }
 
 static void test_arithmetic(void)
@@ -352,8 +396,7 @@ static void test_probes(struct host *host)
     const int idle = 600, count = 5;
     bool right;
 
-    accept_client(host, true);
-    turn(host);
+    accept_followed(host);
     setsockopt(host->one.socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
     setsockopt(host->one.socket, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
     host->one.slot.answered = host->one.slot.outstanding = 1;
@@ -392,8 +435,7 @@ static void test_looks(struct host *host)
     const struct timeval wait = {0, 400000};
     bool ended = false;
 
-    accept_client(host, true);
-    turn(host);
+    accept_followed(host);
     host->one.slot.ack_due = 2;
     host->one.nasked = 0;
     event_base_once(host->net.worker->base, -1, EV_TIMEOUT, on_end, &ended, &wait);
@@ -407,13 +449,12 @@ static void test_looks(struct host *host)
 
 static void test_requests(struct host *host)
 {
-    static const char quiet[24 + 1] = "\x80\x09\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0x";
+    static const char quiet[] = "\x80\x09\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0x";
+    static const char get[] = "\x80\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0x";
     static const char noop[24] = "\x80\x0a";
     char answer[24];
 
-    accept_client(host, true);
-    turn(host);
-    ok(host->one.open && published(host) == MC_TCP_NONE, "a new connection has no boundary");
+    accept_followed(host);
     ok(asks_text(host, "set a 0 0 1\r\nx\r\n", "STORED\r\n"), "a set publishes one");
     ok(asks_text(host, "get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n"), "a get does");
     ok(asks_text(host, "mg a v\r\n", "VA 1\r\nx\r\n"), "a meta command does");
@@ -425,8 +466,8 @@ static void test_requests(struct host *host)
     ok(!host->one.slot.binary, "the connection is published as one that speaks text");
     accept_client(host, true);
     turn(host);
-    turn(host);
-    say(host, quiet, sizeof(quiet));
+    gain(host, get, sizeof(get) - 1, 24 + strlen("Not found"));
+    say(host, quiet, sizeof(quiet) - 1);
     ok(is_here(host), "the quiet miss of a binary get does");
     say(host, noop, sizeof(noop));
     hear(host, answer, sizeof(answer), sizeof(answer));
@@ -434,10 +475,149 @@ static void test_requests(struct host *host)
     ok(host->one.slot.binary, "the connection is published as one that speaks the binary protocol");
 }
 
-static void test_pending(struct host *host)
+/* Says a request so often, and hears as much each time. */
+static void repeat(struct host *host, unsigned int times, const char *request, size_t nanswer)
 {
+    char got[4096];
+
+    while (times-- > 0) {
+        say(host, request, strlen(request));
+        hear(host, got, sizeof(got), nanswer);
+    }
+}
+
+/* Only a client that asks what the kernel can answer costs what following it does. */
+static void test_gains(struct host *host)
+{
+    static const char value[] = "set b 0 0 2000\r\n", many[] = "get b\r\nget b\r\n";
+    struct one_slot *one = &host->one;
+    char text[2048];
+
+    one->nopened = 0;
     accept_client(host, true);
     turn(host);
+    repeat(host, BOUNDARY_GETS - 1, "get b\r\n", 5);
+    ok(!one->nopened, "a connection has no slot before its second get");
+    repeat(host, 100, "set a 0 0 1\r\nx\r\n", 8);
+    repeat(host, 100, "delete b\r\n", 11);
+    ok(!one->nopened, "whatever else it asks");
+    repeat(host, 1, "mg b\r\n", 4);
+    ok(one->nopened == 1 && is_here(host), "with the second it has one, and a boundary");
+    snprintf(text, sizeof(text), "%s%02000d\r\n", value, 0);
+    accept_client(host, true);
+    turn(host);
+    repeat(host, 1, text, 8);
+    repeat(host, 100, "get b\r\n", 2000 + strlen("VALUE b 0 2000\r\n\r\nEND\r\n"));
+    repeat(host, 1, "delete b\r\n", 9);
+    repeat(host, 100, many, 10);
+    ok(one->nopened == 1, "gets of long values, and several at a time, do not count");
+}
+
+/* How many requests that the kernel passes the client sends until its slot is taken back. */
+static unsigned int passes(struct host *host)
+{
+    unsigned int n;
+
+    for (n = 0; host->one.open && n < 2 * BOUNDARY_PASSES_ANSWERED; n++)
+        repeat(host, 1, "delete b\r\n", 11);
+    return n;
+}
+
+/* Seconds for which a connection on which the kernel answers nothing has no slot. */
+static unsigned int seconds_without(struct host *host, struct boundary *boundary, rel_time *now)
+{
+    struct boundaries *boundaries = &host->one.boundaries;
+    rel_time from;
+
+    while (!boundary->slot)
+        boundary_weigh(boundary, boundaries, host->socket, *now, true);
+    while (boundary->slot)
+        boundary_weigh(boundary, boundaries, host->socket, *now, true);
+    boundary_weigh(boundary, boundaries, host->socket, *now, true);
+    for (from = *now; !boundary->slot;)
+        boundary_weigh(boundary, boundaries, host->socket, ++*now, true);
+    return *now - from;
+}
+
+static void test_given_up(struct host *host)
+{
+    struct one_slot *one = &host->one;
+    const unsigned int want[] = {2, 4, 8, 16, 32, 64, 64};
+    struct boundary boundary;
+    unsigned int wrong = 0;
+    rel_time now = 100;
+
+    one->releases = true;
+    one->nopened = one->nreleased = 0;
+    accept_followed(host);
+    ok(passes(host) == BOUNDARY_PASSES && one->nreleased == 1,
+       "a connection on which the kernel answers nothing is given up");
+    repeat(host, 100, "get b\r\n", 5);
+    ok(one->nopened == 1, "for some time");
+    accept_followed(host);
+    repeat(host, BOUNDARY_PASSES - 1, "delete b\r\n", 11);
+    one->slot.answered++;
+    ok(passes(host) == 2 * BOUNDARY_PASSES_ANSWERED,
+       "one on which it has answered keeps its slot, because its numbers are translated");
+    boundary = (struct boundary){.shown = true};
+    for (int i = 0; i < 7; i++)
+        wrong += seconds_without(host, &boundary, &now) != want[i];
+    ok(!wrong, "and is followed again after 2, 4, 8, ... 64 seconds");
+    one->releases = false;
+}
+
+static void test_undo_is_wanted(struct host *host)
+{
+    struct boundaries *boundaries = &host->one.boundaries;
+    struct boundary boundary = {.shown = true};
+    bool early = false;
+
+    while (!boundary.slot)
+        boundary_weigh(&boundary, boundaries, host->socket, 0, true);
+    for (int i = 0; i < 2 * BOUNDARY_PASSES_ANSWERED; i++) {
+        if (i % BOUNDARY_PASSES_ANSWERED == 0)
+            boundary.slot->answered++;
+        early |= boundary_wants_undo(&boundary);
+        boundary_weigh(&boundary, boundaries, host->socket, 0, false);
+    }
+    ok(!early, "while the kernel answers now and then, nothing is to be undone");
+    boundary_weigh(&boundary, boundaries, host->socket, 0, false);
+    ok(boundary_wants_undo(&boundary), "what it has answered is to be undone when it does not");
+    boundary_park(&boundary, 0);
+    ok(!boundary.slot && !boundary_wants_undo(&boundary), "once");
+}
+
+static void test_refresh(struct host *host)
+{
+    struct one_slot *one = &host->one;
+    rel_time before, after;
+    bool here;
+
+    one->boundaries.refresh = 10;
+    one->nrefreshed = 0;
+    accept_followed(host);
+    before = clock_now(&host->net.config.clock);
+    asks_text(host, "get b\r\n", "END\r\n");
+    after = clock_now(&host->net.config.clock);
+    conn_check_idle(host->net.worker, after + 1000);
+    ok(is_here(host), "where the kernel has answered nothing, nothing is left to the server");
+    one->slot.answered = 1;
+    conn_check_idle(host->net.worker, before + 9);
+    here = is_here(host);
+    conn_check_idle(host->net.worker, after + 10);
+    ok(here && published(host) == MC_TCP_NONE && one->nrefreshed == 1,
+       "after ten seconds of the kernel's answers the next get is");
+    conn_check_idle(host->net.worker, after + 1000);
+    ok(one->nrefreshed == 1 && asks_text(host, "get b\r\n", "END\r\n"), "and no other one");
+    one->slot.answered = 2;
+    one->boundaries.refresh = 0;
+    conn_check_idle(host->net.worker, after + 1000);
+    ok(is_here(host), "without `refresh` none is");
+}
+
+static void test_pending(struct host *host)
+{
+    accept_followed(host);
     asks_text(host, "get b\r\n", "END\r\n");
     say(host, "ge", 2);
     ok(is_at(host, 7, 5), "half a line leaves the boundary before it");
@@ -448,7 +628,7 @@ static void test_pending(struct host *host)
     ok(is_at(host, 14, 10), "and half a value");
     ok(asks_text(host, "3\r\n", "STORED\r\n"), "the end of the value publishes one");
     say(host, "set d 0 0 2000000\r\n", 19);
-    ok(published(host) == mc_tcp_boundary(32, 18), "a value that is discarded leaves it as well");
+    ok(is_at(host, 32, 18), "a value that is discarded leaves it as well");
 }
 
 /* A reply larger than both sockets' buffers. */
@@ -458,8 +638,7 @@ static void test_blocked(struct host *host)
     char *value = malloc(LARGE);
     char got[4096];
 
-    accept_client(host, true);
-    turn(host);
+    accept_followed(host);
     memset(value, 'v', LARGE);
     for (size_t at = 0; at < LARGE; at += 4096) {
         if (at == 0)
@@ -482,8 +661,7 @@ static void test_streams(struct host *host)
 {
     char got[4096];
 
-    accept_client(host, true);
-    turn(host);
+    accept_followed(host);
     asks_text(host, "get b\r\n", "END\r\n");
     say(host, "watch mutations\r\n", 17);
     hear(host, got, sizeof(got), 4);
@@ -493,9 +671,7 @@ static void test_streams(struct host *host)
 
 static void test_close(struct host *host)
 {
-    accept_client(host, true);
-    turn(host);
-    asks_text(host, "get b\r\n", "END\r\n");
+    accept_followed(host);
     host->one.withdrawn = false;
     say(host, "quit\r\n", 6);
     ok(!host->one.open && host->one.withdrawn,
@@ -503,13 +679,11 @@ static void test_close(struct host *host)
     ok(host->one.last == MC_TCP_NONE, "and has no boundary then");
     accept_client(host, false);
     turn(host);
-    say(host, "get b\r\n", 7);
+    gain(host, "get b\r\n", 7, 5);
     ok(!host->one.open, "a connection of another listener has no slot");
     host->one.refuses = true;
-    accept_client(host, true);
-    turn(host);
-    say(host, "get b\r\n", 7);
-    ok(recv(host->client, (char[8]){0}, 5, 0) == 5, "one that gets no slot is served without");
+    accept_followed(host);
+    ok(!host->one.open, "one that gets no slot is served without");
     host->one.refuses = false;
 }
 
@@ -519,8 +693,7 @@ static void test_lost(struct host *host)
     rel_time now;
     char said;
 
-    accept_client(host, true);
-    turn(host);
+    accept_followed(host);
     asks_text(host, "get b\r\n", "END\r\n");
     now = clock_now(&host->net.config.clock);
     host->one.lost = true;
@@ -541,9 +714,7 @@ static void test_lost(struct host *host)
 /* The host has a client on whose connection the kernel has answered. */
 static void accept_answered(struct host *host)
 {
-    accept_client(host, true);
-    turn(host);
-    asks_text(host, "get b\r\n", "END\r\n");
+    accept_followed(host);
     host->one.slot.answered = 1;
     host->one.forgotten = false;
     host->one.nlost = 0;
@@ -597,9 +768,7 @@ static void test_idle(struct host *host)
     rel_time now;
     char said;
 
-    accept_client(host, true);
-    turn(host);
-    asks_text(host, "get b\r\n", "END\r\n");
+    accept_followed(host);
     now = clock_now(&host->net.config.clock);
     host->net.config.idle_timeout = 60;
     host->one.slot.answered = 1;
@@ -611,8 +780,7 @@ static void test_idle(struct host *host)
     while (host->one.open)
         event_base_loop(host->net.worker->base, EVLOOP_ONCE);
     host->net.config.idle_timeout = 0;
-    accept_client(host, true);
-    turn(host);
+    accept_followed(host);
     conn_check_idle(host->net.worker, now + 1000000);
     ok(host->one.open, "without idle_timeout it stays");
 }
@@ -634,7 +802,7 @@ static void *ask_often(void *arg)
         if (send(host->client, "get b\r\n", 7, 0) != 7 ||
             recv(host->client, got, sizeof(got), MSG_WAITALL) != sizeof(got))
             die("the dialogue ended");
-        reader->nwrong += published(host) != mc_tcp_boundary(7 * i, 5 * i);
+        reader->nwrong += !is_at(host, 7 * i, 5 * i);
     }
     __atomic_store_n(&reader->done, true, __ATOMIC_RELEASE);
     return NULL;
@@ -645,8 +813,7 @@ static void test_order(struct host *host)
     struct reader reader = {.host = host};
     pthread_t thread;
 
-    accept_client(host, true);
-    turn(host);
+    accept_followed(host);
     if (pthread_create(&thread, NULL, ask_often, &reader) != 0)
         die("no thread");
     while (!__atomic_load_n(&reader.done, __ATOMIC_ACQUIRE))
@@ -668,10 +835,12 @@ static void test_authentication(void)
     unlink(path);
     accept_client(&host, true);
     turn(&host);
-    say(&host, "get a\r\n", 7);
-    hear(&host, (char[64]){0}, 64, strlen("CLIENT_ERROR unauthenticated\r\n"));
-    ok(published(&host) == MC_TCP_NONE, "before a client has authenticated it has no boundary");
-    ok(asks_text(&host, "set a 0 0 3\r\nu p\r\n", "STORED\r\n"), "then it has one");
+    gain(&host, "get a\r\n", 7, strlen("CLIENT_ERROR unauthenticated\r\n"));
+    ok(!host.one.open, "before a client has authenticated it has no slot");
+    say(&host, "set a 0 0 3\r\nu p\r\n", 18);
+    hear(&host, (char[8]){0}, 8, strlen("STORED\r\n"));
+    gain(&host, "get b\r\n", 7, 5);
+    ok(is_here(&host), "then it has one, and a boundary");
     stop(&host);
 }
 
@@ -685,6 +854,10 @@ int main(void)
     test_looks(&host);
     test_probes(&host);
     test_requests(&host);
+    test_gains(&host);
+    test_given_up(&host);
+    test_undo_is_wanted(&host);
+    test_refresh(&host);
     test_pending(&host);
     test_blocked(&host);
     test_close(&host);

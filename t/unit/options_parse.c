@@ -301,6 +301,7 @@ static const struct refusal refusals[] = {
     {"-X bmc=eth0,udp=off,tcp=off -U 1", 64, "udp=off leaves nothing to answer"},
     {"-X bmc=eth0,mode=chain,tcp=on -U 1", 64, "mode=chain cannot go with tcp="},
     {"-X bmc=eth0,mode=chain,udp=on -U 1", 64, "mode=chain cannot go with tcp="},
+    {"-X bmc=eth0,mode=chain,refresh=1 -U 1", 64, "mode=chain cannot go with tcp="},
     {"-Y /x -X bmc=eth0,udp=on,tcp=on", 64, "with authentication (-S, -Y) it needs udp=off"},
     {"-Y /x -U 1 -X bmc=eth0,udp=off,tcp=on", 64, "Cannot use UDP with ascii authentication"},
 };

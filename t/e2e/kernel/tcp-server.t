@@ -24,6 +24,7 @@ SRCDIR = os.environ["SRCDIR"]
 BUILT_IN = "no_drop_privileges" in server.run("-h")[1]
 LIBC = ctypes.CDLL(None)
 PIDFD_GETFD = 438 # the number of a system call that Python has no name for
+PASSES = 64 # BOUNDARY_PASSES
 TRIES = 5 # of one request: what acknowledges a reply of the server goes to it
 FOO = kernel.answer((b"foo", b"bar"))
 
@@ -253,25 +254,64 @@ def entries(which):
 
 
 @tap.case
-def an_entry_waits_for_the_first_reply():
+def connections_are_followed_from_their_second_get():
     with Machines() as few:
-        few.answered() # few.tcp has been replied to, and waits no more
-        before = entries(few)
-        silent = [few.server.stream() for _ in range(3)]
-        tap.ok(server.wait_for(lambda: entries(few) == (before[0] + 3, before[1])),
-               "a connection that the server has accepted has an entry that waits")
-        for c in silent:
+        few.tcp.set(b"long", b"x" * 2000)
+        others = [few.server.stream() for _ in range(3)]
+        for c in others:
             c.get(b"foo")
-        tap.is_(entries(few), (before[0], before[1] + 3),
-                "with the first reply it is followed, and that entry is gone")
-        tap.is_(few.kernel_gives(silent[0], b"get foo\r\n", b"END\r\n"), True,
-                "the kernel answers")
-        more = [few.server.stream() for _ in range(3)]
-        tap.ok(server.wait_for(lambda: entries(few)[0] == before[0] + 3), "others wait")
-        for c in more:
-            c.close()
-        tap.ok(server.wait_for(lambda: entries(few)[0] == before[0]),
-               "one that ends before a reply leaves no entry behind")
+            for _ in range(20):
+                c.get(b"long")
+                c.set(b"bar", b"1")
+                c.send(b"get foo\r\nget foo\r\n")
+                c.exactly(2 * len(b"END\r\n"))
+        tap.is_(entries(few), (0, 0),
+                "what else a connection asks than short values one at a time makes no entry")
+        for c in others:
+            c.get(b"foo")
+        tap.is_(entries(few), (0, 3), "a second such get makes one")
+        tap.is_([few.kernel_gives(c, b"get foo\r\n", b"END\r\n") for c in others], [True] * 3,
+                "and the kernel answers in mid-life")
+    netns.enter(m.pair.client)
+
+
+@tap.case
+def an_entry_waits_for_a_reply():
+    with Machines(links=2, on=1) as few:
+        few.pair.accept_any_source()
+        c = few.server.stream()
+        c.get(b"foo")
+        netns.sh("ip", "route", "replace", "10.77.0.2/32", "dev", "sv1",
+                 namespace=few.pair.server)
+        c.get(b"foo")
+        tap.is_(entries(few), (1, 0), "until a reply leaves by the programs the entry waits")
+        c.close()
+        tap.ok(server.wait_for(lambda: entries(few) == (0, 0)),
+               "a connection that ends before leaves no entry behind")
+    netns.enter(m.pair.client)
+
+
+@tap.case
+def connections_that_do_not_gain_are_given_up():
+    with Machines() as some:
+        some.tcp.set(b"foo", b"bar")
+        c = some.server.stream()
+        for _ in range(2):
+            c.get(b"foo")
+        tap.is_(entries(some), (0, 1), "a connection is followed")
+        tap.ok(all(c.set(b"bar", b"%d" % i) == b"STORED\r\n" for i in range(PASSES)),
+               "%d sets" % PASSES)
+        tap.is_((entries(some), some.tcp.stats("bmc")["tcp_given_up"]), ((0, 0), "1"),
+                "it is followed no more")
+        tap.is_([c.get(b"bar") for _ in range(5)], [b"%d" % (PASSES - 1)] * 5, "and goes on")
+        tap.ok(server.wait_for(lambda: c.get(b"bar") and entries(some) == (0, 1)),
+               "some seconds later it is followed again")
+        tap.is_(some.kernel_gives(c, b"get foo\r\n", FOO), True, "and the kernel answers")
+        tap.ok(all(c.set(b"bar", b"%d" % i) == b"STORED\r\n" for i in range(PASSES)),
+               "%d sets" % PASSES)
+        tap.is_((entries(some), some.tcp.stats("bmc")["tcp_given_up"]), ((0, 1), "1"),
+                "one on which the kernel has answered stays")
+        tap.is_(some.kernel_gives(c, b"get foo\r\n", FOO), True, "the kernel answers on it")
     netns.enter(m.pair.client)
 
 
@@ -283,6 +323,8 @@ def a_route_becomes_narrower():
         old = {key for key, _ in map_of(one, "mc_tcp_conns")}
         c = one.server.stream()
         c.set(b"foo", b"x" * 900)
+        for _ in range(2):
+            c.get(b"foo")
         def size():
             c.set(b"other", b"1")
             found, = [value for key, value in map_of(one, "mc_tcp_conns") if key not in old]
@@ -495,7 +537,7 @@ def behind_the_filter():
 def words_that_do_not_fit():
     for words, text in (
             (("-U", "1", "-X", "bmc=sv0,mode=chain,tcp=on"),
-             "bmc: the chain answers UDP: mode=chain cannot go with tcp=, udp= or xsk="),
+             "bmc: the chain answers UDP: mode=chain cannot go with tcp=, udp=, xsk= or refresh="),
             (("-U", "1", "-X", "bmc=sv0,udp=off"),
              "bmc: udp=off leaves nothing to answer without tcp=on"),
             (("-X", "bmc=sv0,tcp=on,udp=on"),
@@ -563,7 +605,8 @@ def requests_to_a_dead_server_are_reset_before_its_memory_is_unmapped():
         streams = [killed.server.stream() for _ in range(3)]
         for c in streams[:2]:
             tap.is_(killed.kernel_gives(c, b"get foo\r\n", FOO), True, "the kernel answers")
-        tap.is_(streams[2].get(b"foo"), b"bar", "on another connection the server")
+        tap.is_([streams[2].get(b"foo") for _ in range(2)], [b"bar"] * 2,
+                "on another connection the server")
         held = hold_open(killed.server.process.pid)
         try:
             killed.server.kill()
