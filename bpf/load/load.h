@@ -149,6 +149,16 @@ int64_t loader_tcp_unseen(const struct loader *loader, int socket, uint64_t rece
  */
 int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32_t *ack);
 /*
+ * From now on what the sockets in this control group (version 2) send is dropped where it has to be
+ * translated and would leave by none of the ways: interfaces what leaves by which passes the
+ * program on TC egress, up to MC_TCP_WAYS_MAX of them, at first none. 0 or -errno. Once, after
+ * loader_wait. Needs CAP_BPF and CAP_NET_ADMIN; it ends with the loader.
+ */
+int loader_guard_tcp(struct loader *loader, int cgroup);
+void loader_set_tcp_ways(struct loader *loader, const int *ifindexes, size_t n);
+/* Whether it is so: another process may have ended it. */
+bool loader_tcp_is_guarded(const struct loader *loader);
+/*
  * Removes the entries of connections that the server had closed before the previous call: until
  * then what is left of them may still have to be translated. To be called less often than once in
  * TIME_WAIT's time, by one thread. Does nothing without loader_open_tcp.

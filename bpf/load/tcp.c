@@ -111,6 +111,7 @@ int loader_open_tcp(struct loader *loader, uint32_t nslots, char *error, size_t 
 
     if (tcp) {
         tcp->nslots = nslots;
+        tcp->guard = -1;
         tcp->cookies = calloc(nslots, sizeof(*tcp->cookies));
         tcp->skel = tcp->cookies ? tcp__open() : NULL;
         rc = tcp->skel ? start(loader, tcp) : -errno;
@@ -131,6 +132,8 @@ void tcp_free(struct loader_tcp *tcp)
     if (tcp->slots)
         munmap(tcp->slots, tcp->nslots * sizeof(struct mc_tcp_slot));
     parallel_free(&tcp->parallel);
+    if (tcp->guard >= 0)
+        close(tcp->guard);
     if (tcp->skel)
         tcp__destroy(tcp->skel);
     free(tcp->cookies);
@@ -311,7 +314,52 @@ int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32
     seq[2] = seq[1] - conn.delta.nreply;
     seq[3] = conn.snd_nxt + conn.delta.tx;
     *ack = conn.rcv_nxt + conn.delta.rx;
+    bpf_map_delete_elem(bpf_map__fd(loader->tcp->skel->maps.mc_tcp_guarded), &socket);
     return 0;
+}
+
+/* --- the guard -------------------------------------------------------------------------------- */
+
+int loader_guard_tcp(struct loader *loader, int cgroup)
+{
+    struct loader_tcp *tcp = loader->tcp;
+
+    tcp->guard = bpf_link_create(bpf_program__fd(tcp->skel->progs.mc_tcp_guard), cgroup,
+                                 BPF_CGROUP_INET_EGRESS, NULL);
+    if (tcp->guard < 0)
+        return tcp->guard;
+    tcp->skel->bss->is_guarded = 1;
+    return 0;
+}
+
+bool loader_tcp_is_guarded(const struct loader *loader)
+{
+    struct bpf_link_info info = {0};
+    __u32 n = sizeof(info);
+
+    return loader->tcp && loader->tcp->guard >= 0 &&
+           !bpf_obj_get_info_by_fd(loader->tcp->guard, &info, &n) && info.cgroup.cgroup_id;
+}
+
+void loader_set_tcp_ways(struct loader *loader, const int *ifindexes, size_t n)
+{
+    const int map = loader->tcp ? bpf_map__fd(loader->tcp->skel->maps.mc_tcp_ways) : -1;
+    uint32_t key, next, old[MC_TCP_WAYS_MAX];
+    size_t nold, i, j;
+
+    if (map < 0)
+        return;
+    for (nold = 0; nold < MC_TCP_WAYS_MAX && !bpf_map_get_next_key(map, nold ? &key : NULL, &next);
+         nold++)
+        old[nold] = key = next;
+    for (i = 0; i < nold; i++) {
+        for (j = 0; j < n && old[i] != (uint32_t)ifindexes[j]; j++)
+            ;
+        if (j == n)
+            bpf_map_delete_elem(map, &old[i]);
+    }
+    for (j = 0; j < n; j++)
+        bpf_map_update_elem(map, &ifindexes[j], &ifindexes[j], BPF_ANY);
 }
 
 const struct bpf_map *tcp_counts_map(const struct loader_tcp *tcp)

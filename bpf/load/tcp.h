@@ -18,6 +18,7 @@ struct loader_tcp {
     struct mc_tcp_slot *slots;
     size_t nslots;
     uint64_t *cookies; /* of the slots' sockets */
+    int guard;         /* the link of mc_tcp_guard; -1: none */
     uint64_t *ended;   /* ids of connections that the last sweep found closed, in ascending order */
     size_t nended;
 };

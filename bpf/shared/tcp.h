@@ -33,7 +33,8 @@
  *                   before the first boundary of the connection
  * 12 answered       requests that the kernel answered on this connection. Written by the kernel,
  *                   set to 0 by the server with a new generation
- * 16 lost           since when the socket gets segments that were not translated; 0: it does not
+ * 16 lost           since when the socket gets segments that were not translated, or, with
+ *                   MC_TCP_LOST_GUARDED, the guard drops what it sends; 0: neither
  * 20 ack_due        since when the socket owes the client a segment that the programs on egress
  *                   have not seen; 0: it owes none. Both times written as `answered` is
  * 24 last_ack_seen  what the client acknowledged (wire) with the last segment that shows `lost`
@@ -56,6 +57,7 @@ struct mc_tcp_slot {
 /* The times in a slot: of the kernel's coarse clock, nanoseconds without the lowest bits. */
 enum {
     MC_TCP_TIME_SHIFT = 20,
+    MC_TCP_LOST_GUARDED = 1,    /* bit 0 of `lost` */
     MC_TCP_ACK_DUE_DATA = 1,    /* bit 0 of `ack_due`: it was given data, which it acknowledges */
     MC_TCP_ACK_DUE_WATCHED = 1, /* all of `ack_due`, and no time that programs write: by the server,
                                 which is to learn whether they see a segment */
@@ -221,6 +223,7 @@ _Static_assert((int)MC_TCP_COUNTS <= 32, "the programs mask a counter's place");
 
 enum {
     MC_TCP_CONNECTIONS_MAX = 1 << 17, /* that are followed; an entry is allocated when it is used */
+    MC_TCP_WAYS_MAX = 1 << 10,        /* interfaces what leaves by which is translated */
     MC_TCP_RTX_MAX = 1 << 12,         /* replies that are not acknowledged yet, a power of two */
     MC_TCP_RTX_BYTES = 1408,          /* of one */
     MC_TCP_RETRANSMITS = 2,           /* times a reply is sent again whole; then in pieces */

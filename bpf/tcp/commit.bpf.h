@@ -135,8 +135,7 @@ static __always_inline enum verdict conn_commit(struct mc_tcp_conn *conn, struct
     conn->retransmits = 0;
     conn->client_ts = segment->tsval;
     WRITE_ONCE(slot->outstanding, 1);
-    if (READ_ONCE(slot->lost))
-        WRITE_ONCE(slot->lost, 0);
+    slot_hears(slot);
     tcp->delta = conn->delta;
     tcp->tsval = bpf_ntohl(conn->tsval);
     conn_words(conn, words, segment->ack, segment->seq + segment->n, segment->tsval);

@@ -129,6 +129,15 @@ static __always_inline struct mc_tcp_slot *conn_slot(const struct mc_tcp_conn *c
     return bpf_map_lookup_elem(&mc_tcp_slots, &slot);
 }
 
+/* The programs see a segment that the client sends. */
+static __always_inline void slot_hears(struct mc_tcp_slot *slot)
+{
+    u32 lost = READ_ONCE(slot->lost);
+
+    if (lost && !(lost & MC_TCP_LOST_GUARDED))
+        WRITE_ONCE(slot->lost, 0);
+}
+
 /* --- the lock --------------------------------------------------------------------------------- */
 
 /*

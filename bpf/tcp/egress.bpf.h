@@ -18,6 +18,7 @@
 #include "bpf/packet/sender.bpf.h"
 #include "bpf/tcp/commit.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
+#include "bpf/tcp/guard.bpf.h"
 #include "bpf/tcp/lost.bpf.h"
 #include "bpf/tcp/make.bpf.h"
 #include "bpf/tcp/put.bpf.h"
@@ -120,7 +121,7 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
     conn.mss = mss_of(socket);
     conn.flow = tcp->segment.flow;
     conn.cookie = cookie.client[0];
-    return tcp_begin(&conn, &cookie);
+    return guard_begin(sk, &conn) && tcp_begin(&conn, &cookie);
 }
 
 /*
@@ -217,9 +218,11 @@ static __always_inline u32 socket_mss(struct __sk_buff *skb)
  * a copy of it that comes later must not be answered. When the server replies to something that the
  * socket had not yet received when the entry was made, the socket has received all that was in the
  * backlog then, and has acknowledged it: from then on rcv_nxt is the end of all that was passed.
+ *
+ * seen: by the guard; asked only where the connection is not followed yet.
  */
 static __always_inline void conn_egress(struct mc_tcp_conn *conn, const struct tcp_segment *segment,
-                                        u32 ifindex, u32 vlan, u64 mac)
+                                        u32 ifindex, u32 vlan, u64 mac, int seen)
 {
     u32 n = segment->n + (segment->flags & TCP_FIN), end = segment->seq + n;
     u32 ack = segment->flags & TCP_ACK ? segment->ack : conn->born; /* that says nothing */
@@ -233,7 +236,7 @@ static __always_inline void conn_egress(struct mc_tcp_conn *conn, const struct t
         conn->client_ts = segment->tsecr;
     if (seq_before(conn->rcv_nxt, conn->last_ack_sent)) /* RULE_KMAX_ACK */
         conn->rcv_nxt = conn->last_ack_sent;
-    if (n && seq_before(conn->snd_nxt, end) && seq_before(conn->born, ack))
+    if (seen && n && seq_before(conn->snd_nxt, end) && seq_before(conn->born, ack))
         conn->flags |= MC_TCP_FOLLOWED; /* RULE_FOLLOWED_SENT */
     if (seq_before(conn->snd_nxt, end))
         conn->snd_nxt = end;
@@ -316,7 +319,7 @@ int mc_tcp_egress(struct __sk_buff *skb)
 {
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
-    int is_keepalive = 0, own, done, old;
+    int is_keepalive = 0, own, done, old, seen;
     struct tcp_segment *segment;
     struct mc_tcp_delta delta;
     struct mc_tcp_conn *conn;
@@ -341,6 +344,7 @@ int mc_tcp_egress(struct __sk_buff *skb)
     sender = sender_cookie(skb);
     old = mss_is_old(conn, segment);
     mss = old && segment->n ? socket_mss(skb) : 0;
+    seen = likely(READ_ONCE(conn->flags) & MC_TCP_FOLLOWED) || guard_sees(skb->sk);
     if (unlikely(!conn_lock(conn, &segment->flow))) {
         tcp_count(MC_TCP_DROPPED);
         return TC_ACT_SHOT;
@@ -351,7 +355,7 @@ int mc_tcp_egress(struct __sk_buff *skb)
         if (segment->flags & (TCP_FIN | TCP_RST))
             conn->flags |= MC_TCP_CLOSING;
     } else if (!done) {
-        conn_egress(conn, segment, skb->ifindex, skb_vlan(skb), mac);
+        conn_egress(conn, segment, skb->ifindex, skb_vlan(skb), mac, seen);
         conn_set_mss(conn, mss, old);
         is_keepalive = conn_is_keepalive(conn, segment);
         if (unlikely(is_keepalive))

@@ -6,9 +6,9 @@
  *
  * A client's segment that TC has neither noted nor marked is dropped by a filter on the socket,
  * which notes since when. Of the socket's segments TC on egress sees those that are translated, and
- * no other program sees the rest. So TC notes since when the socket owes the client a segment: it
- * was handed data, which it acknowledges within 200 ms, or an acknowledgement, behind which it may
- * have more to send: the server asks the socket.
+ * the guard drops the rest (guard.bpf.h), where there is one. So TC notes since when the socket
+ * owes the client a segment: it was handed data, which it acknowledges within 200 ms, or an
+ * acknowledgement, behind which it may have more to send: the server asks the socket.
  */
 #ifndef MC_TCP_LOST_BPF_H
 #define MC_TCP_LOST_BPF_H
@@ -57,8 +57,7 @@ static __always_inline void slot_handed(struct mc_tcp_slot *slot, u32 generation
 
     if (READ_ONCE(slot->generation) != generation)
         return;
-    if (READ_ONCE(slot->lost))
-        WRITE_ONCE(slot->lost, 0);
+    slot_hears(slot);
     since = READ_ONCE(slot->ack_due);
     if ((ack_due == DUE_MORE && !since) || (ack_due == DUE_ACK && !(since & MC_TCP_ACK_DUE_DATA)))
         WRITE_ONCE(slot->ack_due, slot_time(ack_due == DUE_ACK ? MC_TCP_ACK_DUE_DATA : 0));
@@ -70,8 +69,12 @@ static __always_inline void slot_egress(const struct mc_tcp_tag *tag)
     u32 index = tag->slot;
     struct mc_tcp_slot *slot = bpf_map_lookup_elem(&mc_tcp_slots, &index);
 
-    if (slot && READ_ONCE(slot->ack_due) && READ_ONCE(slot->generation) == tag->generation)
+    if (!slot || READ_ONCE(slot->generation) != tag->generation)
+        return;
+    if (READ_ONCE(slot->ack_due))
         WRITE_ONCE(slot->ack_due, 0);
+    if (unlikely(READ_ONCE(slot->lost) & MC_TCP_LOST_GUARDED))
+        WRITE_ONCE(slot->lost, 0);
 }
 
 /* Whether a segment begins where the client's next one does, or its next copy. Without the lock. */

@@ -7,6 +7,7 @@
 #include "bpf/packet/tcp.bpf.h"
 
 #include "bpf/tcp/egress.bpf.h"
+#include "bpf/tcp/guard.bpf.h"
 #include "bpf/tcp/ingress.bpf.h"
 #include "bpf/tcp/lost.bpf.h"
 #include "bpf/tcp/order.bpf.h"

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/cgroup.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "bpf/shared/layout.h"
@@ -76,9 +79,10 @@ static FILE *open_in(const char *folder, const char *name)
 }
 
 /*
- * Lines such as "4:memory:/here" and "0::/here". A version 1 line with "memory" takes precedence.
+ * Lines such as "4:memory:/here" and "0::/here". memory: a version 1 line with "memory" takes
+ * precedence.
  */
-static void find_path(struct place *place, const char *proc)
+static void find_path(struct place *place, const char *proc, bool memory)
 {
     FILE *file = open_in(proc, "cgroup");
     char line[4096 + 256];
@@ -92,7 +96,7 @@ static void find_path(struct place *place, const char *proc)
             continue;
         *path++ = '\0';
         path[strcspn(path, "\n")] = '\0';
-        first = has_word(words + 1, "memory");
+        first = memory && has_word(words + 1, "memory");
         if (!first && (words[1] != '\0' || place->version == 1))
             continue;
         place->version = first ? 1 : 2;
@@ -211,7 +215,7 @@ struct cgroup *cgroup_new(const char *proc)
     struct cgroup *cgroup = calloc(1, sizeof(*cgroup));
 
     if (place && cgroup) {
-        find_path(place, proc);
+        find_path(place, proc, true);
         if (place->version && find_mount(place, proc)) {
             cgroup->dialect = &dialects[place->version];
             add_levels(cgroup, place);
@@ -236,6 +240,28 @@ void cgroup_free(struct cgroup *cgroup)
         close_file(cgroup->levels[i].stat);
     }
     free(cgroup);
+}
+
+int cgroup_open(const char *proc)
+{
+    struct place *place = calloc(1, sizeof(*place));
+    int fd = place ? -ENOENT : -ENOMEM;
+    char folder[2 * 4096];
+    struct statfs about;
+
+    if (place)
+        find_path(place, proc, false);
+    if (place && place->version && find_mount(place, proc)) {
+        snprintf(folder, sizeof(folder), "%s%s", place->mounted, relative(place));
+        fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        fd = fd < 0 ? -errno : fd;
+    }
+    if (fd >= 0 && (fstatfs(fd, &about) || about.f_type != CGROUP2_SUPER_MAGIC)) {
+        close(fd); /* something else is mounted over it */
+        fd = -ENOENT;
+    }
+    free(place);
+    return fd;
 }
 
 /* --- reading the files ------------------------------------------------------- */

@@ -29,6 +29,9 @@ void cgroup_free(struct cgroup *cgroup);
 bool cgroup_is_limited(const struct cgroup *cgroup);
 /* Whether there is room for `nbytes` more. */
 bool cgroup_has_room(const struct cgroup *cgroup, uint64_t nbytes);
+/* The folder of the process's cgroup of version 2: a descriptor, or -errno (ENOENT: it has none).
+ */
+int cgroup_open(const char *proc);
 /*
  * Whether there is room for a heap extent that a provider maps. The first always has room: a server
  * cannot start without it. unused: bytes of earlier extents that take no memory yet. After a

@@ -541,6 +541,60 @@ size_t hostnet_ports(const struct hostnet *hostnet, const struct hostnet_scope *
     return n;
 }
 
+/* --- ways out ------------------------------------------------------------------------------ */
+
+/* Whether it has members, which all lead to an attached interface. */
+static bool leads_by_members(const struct hostnet *hostnet, const struct hostnet_link *master)
+{
+    bool any = false;
+    size_t i;
+
+    for (i = 0; i < hostnet->nlinks; i++) {
+        if (hostnet->links[i].master != master->ifindex)
+            continue;
+        if (!hostnet->links[i].leads)
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+/* Marks interfaces one level above those that lead there. False: no change. */
+static bool propagate_ways(struct hostnet *hostnet)
+{
+    const struct hostnet_link *lower;
+    bool more = false;
+    size_t i;
+
+    for (i = 0; i < hostnet->nlinks; i++) {
+        struct hostnet_link *link = &hostnet->links[i];
+
+        if (link->leads || (link->kind != HOSTNET_VLAN && link->kind != HOSTNET_MASTER))
+            continue;
+        lower = hostnet_link(hostnet, link->lower);
+        link->leads =
+            link->kind == HOSTNET_VLAN ? lower && lower->leads : leads_by_members(hostnet, link);
+        more |= link->leads;
+    }
+    return more;
+}
+
+size_t hostnet_ways(struct hostnet *hostnet, const struct hostnet_scope *scope, int *out,
+                    size_t max)
+{
+    unsigned int height = 0;
+    size_t i, n = 0;
+
+    for (i = 0; i < hostnet->nlinks; i++)
+        hostnet->links[i].leads = is_attached(scope, hostnet->links[i].ifindex);
+    while (height < STACK_DEPTH_MAX && propagate_ways(hostnet))
+        height++;
+    for (i = 0; i < hostnet->nlinks && n < max; i++)
+        if (hostnet->links[i].leads)
+            out[n++] = hostnet->links[i].ifindex;
+    return n;
+}
+
 /* --- bmc=auto -------------------------------------------------------------------------- */
 
 bool hostnet_is_loopback(const struct hostnet_scope *scope)

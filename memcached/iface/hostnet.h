@@ -44,6 +44,7 @@ struct hostnet_link {
      */
     bool reachable;
     uint32_t tags;
+    bool leads; /* for hostnet_ways: to an attached interface */
 };
 
 struct hostnet_address {
@@ -100,6 +101,13 @@ struct hostnet_scope {
  */
 size_t hostnet_local(struct hostnet *hostnet, const struct hostnet_scope *scope,
                      struct mc_local *out);
+
+/*
+ * The interfaces what leaves by which leaves by an interface of the scope as well: these, VLANs
+ * upon them, and masters of which they are all members. Returns how many, at most `max`.
+ */
+size_t hostnet_ways(struct hostnet *hostnet, const struct hostnet_scope *scope, int *out,
+                    size_t max);
 
 /*
  * bmc=auto: finds the names of the interfaces that carry an address of the scope; for a wildcard

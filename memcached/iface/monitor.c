@@ -71,6 +71,8 @@ struct monitor {
     struct mc_local local;
     struct mc_return_path_port ports[MC_RETURN_PATH_PORTS];
     size_t nports;
+    int ways[MC_TCP_WAYS_MAX]; /* of TCP, as the programs have them */
+    size_t nways;
     time_t return_paths_invalidated; /* time of the last invalidation of all return paths for their
                                         age */
     time_t tcp_swept;                /* time of the last loader_sweep_tcp */
@@ -217,6 +219,24 @@ static void update_programs(struct monitor *monitor)
     loader_set_xdp_generic(monitor->loader, generic);
     if (unwatched && loader_is_chain(monitor->loader))
         loader_invalidate_all(monitor->loader, INVALID_S * UINT64_C(1000000000));
+}
+
+/* Passes to the programs by which interfaces what leaves passes TC egress, if that has changed. */
+static void update_ways(struct monitor *monitor)
+{
+    int attached[IFACE_MAX], ways[MC_TCP_WAYS_MAX];
+    struct hostnet_scope scope = {.ifindexes = attached};
+    size_t i, n;
+
+    for (i = 0; i < monitor->nwatched; i++)
+        if (loader_has_tc(&monitor->watched[i].at->link, LOADER_EGRESS))
+            attached[scope.nifindexes++] = monitor->watched[i].at->link.ifindex;
+    n = hostnet_ways(&monitor->hostnet, &scope, ways, MC_TCP_WAYS_MAX);
+    if (n == monitor->nways && memcmp(ways, monitor->ways, n * sizeof(ways[0])) == 0)
+        return;
+    loader_set_tcp_ways(monitor->loader, ways, n);
+    memcpy(monitor->ways, ways, n * sizeof(ways[0]));
+    monitor->nways = n;
 }
 
 static bool tc_deferred(const struct monitor *monitor)
@@ -473,6 +493,7 @@ static void check_interfaces(struct monitor *monitor)
     monitor->vlans_changed = false;
     attach_tc_if_needed(monitor);
     update_programs(monitor);
+    update_ways(monitor);
 }
 
 /* --- statistics ---------------------------------------------------------------------- */
@@ -695,6 +716,7 @@ void monitor_watch(struct monitor *monitor, struct attachment *attachments, size
             loader_has_tc(&watched->at->link, LOADER_EGRESS) || watched->at->link.xdp >= 0;
     }
     publish(monitor);
+    update_ways(monitor);
     update_view(monitor);
 }
 

@@ -501,6 +501,7 @@ static int attach(struct kcache *kcache, const struct kcache_served *served, cha
     if (kcache->chain.wanted)
         log_unwatched(kcache);
     if (kcache->answers_tcp) {
+        tcp_guard(&kcache->tcp);
         tcp_follow(&kcache->tcp);
         log_answered(kcache, served);
     }
@@ -588,6 +589,7 @@ void kcache_stats(struct kcache *kcache, struct kcache_stats *out)
     guard_stats(&kcache->guard, out);
     pthread_mutex_unlock(&kcache->lock);
     out->tcp = kcache->answers_tcp;
+    out->tcp_is_guarded = loader_tcp_is_guarded(kcache->loader);
     out->nrings = kcache->rings.n;
     out->others = kcache->others;
     if (kcache->chain.wanted) {

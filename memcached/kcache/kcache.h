@@ -182,7 +182,8 @@ struct kcache_stats {
     uint64_t refused_maps;        /* for lack of memory */
     struct iface_events events;
     /* What there is now. */
-    bool tcp; /* tcp=on */
+    bool tcp;            /* tcp=on, */
+    bool tcp_is_guarded; /* and what leaves by a way without the programs is dropped */
     size_t nrings;
     uint64_t extents, tables; /* maps */
     const char *others;       /* the ports that the server answers alone; "": none */

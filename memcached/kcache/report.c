@@ -130,15 +130,17 @@ static void add_udp(const struct report *out, const struct kcache_stats *stats)
     add_counts(out, count_names + behind, counts + behind, MC_COUNTS - behind);
 }
 
-static void add_tcp(const struct report *out, const struct mc_tcp_counts *counts,
-                    const struct tcp_counts *server)
+static void add_tcp(const struct report *out, const struct kcache_stats *stats)
 {
+    const struct mc_tcp_counts *counts = &stats->tcp_counts;
+
+    add(out, "tcp_guard", "%d", stats->tcp_is_guarded);
     add(out, "tcp_answered", "%" PRIu64,
         (uint64_t)(counts->count[MC_TCP_ANSWERED_XDP] + counts->count[MC_TCP_ANSWERED_TC]));
     add_counts(out, tcp_names, counts->count, MC_TCP_COUNTS);
-    add(out, "tcp_reset", "%" PRIu64, server->reset);
-    add(out, "tcp_given_up", "%" PRIu64, server->released);
-    add(out, "tcp_refreshed", "%" PRIu64, server->refreshed);
+    add(out, "tcp_reset", "%" PRIu64, stats->tcp_server.reset);
+    add(out, "tcp_given_up", "%" PRIu64, stats->tcp_server.released);
+    add(out, "tcp_refreshed", "%" PRIu64, stats->tcp_server.refreshed);
 }
 
 void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
@@ -162,7 +164,7 @@ void kcache_report(struct kcache *kcache, kcache_row *row, void *context)
     add_guard(&out, &stats);
     add_udp(&out, &stats);
     if (stats.tcp)
-        add_tcp(&out, &stats.tcp_counts, &stats.tcp_server);
+        add_tcp(&out, &stats);
     if (chain)
         add_counts(&out, chain_names, stats.chain_counts.count, CHAIN_COUNTS);
 }

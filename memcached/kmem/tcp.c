@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kmem/tcp.h"
 
+#include <errno.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include "base/cgroup.h"
 #include "base/log.h"
 #include "bpf/load/load.h"
 
@@ -144,6 +147,22 @@ int tcp_init(struct tcp *tcp, struct loader *loader, uint32_t n, uint32_t refres
                                        .refresh = refresh},
                         .loader = loader};
     return slots_init(&tcp->slots, loader_tcp_slots(loader), n);
+}
+
+void tcp_guard(struct tcp *tcp)
+{
+    int cgroup = cgroup_open("/proc/self");
+    int rc = cgroup < 0 ? cgroup : loader_guard_tcp(tcp->loader, cgroup);
+
+    if (cgroup >= 0)
+        close(cgroup);
+    if (rc)
+        log_write("bmc: no guard on what leaves over TCP (%s): a segment that leaves by an "
+                  "interface without the kernel programs gets to its client, which drops it if it "
+                  "checks timestamps, as Linux does; %s, or name every interface that can carry "
+                  "replies",
+                  cgroup == -ENOENT ? "there is no cgroup of version 2" : strerror(-rc),
+                  cgroup < 0 ? "mount cgroup2 on /sys/fs/cgroup" : "start with CAP_NET_ADMIN");
 }
 
 void tcp_follow(struct tcp *tcp)

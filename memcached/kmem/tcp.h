@@ -38,6 +38,11 @@ enum { TCP_SLOTS_MAX = MC_TCP_CONNECTIONS_MAX };
 /* After loader_open_tcp with n slots. refresh: that of the boundaries. 0 or -ENOMEM. */
 int tcp_init(struct tcp *tcp, struct loader *loader, uint32_t n, uint32_t refresh);
 void tcp_fini(struct tcp *tcp);
+/*
+ * What would leave by a way without the programs is dropped from now on, if this process is in a
+ * cgroup of version 2; otherwise logs why not. After loader_wait, with the rights of the start.
+ */
+void tcp_guard(struct tcp *tcp);
 /* Connections that are accepted from now on get slots. */
 void tcp_follow(struct tcp *tcp);
 /* None from now on. Whether some may have one. */

@@ -402,10 +402,12 @@ void socket_reset_as(int fd, const uint32_t *seq, size_t n, uint32_t ack)
     if (socket_local(fd, &own) || getpeername(fd, (struct sockaddr *)&peer.address, &peer.len))
         return;
     socket_set_reset(fd, true);
-    /* Only a socket that is repaired gets an address where others listen. */
-    if (connect(fd, &none, sizeof(none)) ||
-        setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &reuse, sizeof(reuse)) ||
-        bind(fd, (struct sockaddr *)&own.address, own.len) ||
+    /*
+     * Only a socket that is repaired gets an address where others listen, and sends no reset with
+     * its own numbers when it is disconnected.
+     */
+    if (setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &reuse, sizeof(reuse)) ||
+        connect(fd, &none, sizeof(none)) || bind(fd, (struct sockaddr *)&own.address, own.len) ||
         setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &plain, sizeof(plain)))
         return;
     for (i = 0; i < n && reset_as(fd, &peer, seq[i], ack); i++)

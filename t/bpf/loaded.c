@@ -79,3 +79,8 @@ uint64_t loader_tcp_key(const struct loader *loader, const struct mc_tcp_flow *f
 {
     return mc_tcp_key(flow, loader->tcp->skel->rodata->tcp_seeds);
 }
+
+void loader_tcp_unguard(struct loader *loader)
+{
+    bpf_link_detach(loader->tcp->guard);
+}

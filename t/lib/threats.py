@@ -292,6 +292,23 @@ ROWS = (
                                 "at, 0, 0, 0) : fd"),),
          "t/e2e/kernel/order.t", "native_egress"),
     )),
+    ("`tcp=on`: by which interface the server's segments leave", (
+        ("no_guard", (("bpf/tcp/guard.bpf.h", r"return guard_drop\(\);", "return GUARD_PASS;"),),
+         "t/e2e/kernel/tcp-guard.t", "a_reply_would_leave_by_another_interface"),
+        ("guard_by_another_slot", (("bpf/tcp/guard.bpf.h", r"READ_ONCE\(slot->generation\) != "
+                                    r"guarded->tag.generation", "0"),), "t/bpf/tcp_guard.c"),
+        ("no_guard_of_the_first", (("bpf/tcp/guard.bpf.h", r" \| READ_ONCE\(slot->outstanding\)",
+                                    ""),), "t/bpf/tcp_guard.c"),
+        ("no_guard_of_the_closed", (("bpf/tcp/guard.bpf.h", r"guard_is_used\(skb\) \? "
+                                     r"guard_drop\(\) :", ""),), "t/bpf/tcp_guard.c"),
+        ("answers_unguarded", (("bpf/tcp/guard.bpf.h", r"return guarded && "
+                                r"READ_ONCE\(guarded->is_seen\);", "return 1;"),),
+         "t/bpf/tcp_guard.c"),
+        ("one_member_is_enough", (("memcached/iface/hostnet.c",
+                                   r"if \(!hostnet->links\[i\]\.leads\)\n            return false;",
+                                   "if (!hostnet->links[i].leads)\n            continue;"),),
+         "t/unit/iface_hostnet.c"),
+    )),
     ("that the driver sends the replies of native XDP", (
         ("any_other_end", (("memcached/iface/sending.c", r"(!link_limits_mtu\(ifindex\))",
                             r"0 && \1"),),

@@ -387,6 +387,42 @@ static void test_ports(struct hostnet *hostnet)
        "the number of ports is limited");
 }
 
+/* Whether these interfaces, each a digit, lead out by an attached one: the first, or all three. */
+static bool leads(struct hostnet *hostnet, size_t nattached, const char *want)
+{
+    const int attached[] = {1, 2, 3};
+    const struct hostnet_scope scope = {.ifindexes = attached, .nifindexes = nattached};
+    char have[16];
+    int ways[8];
+    size_t n = hostnet_ways(hostnet, &scope, ways, COUNT(ways)), i;
+
+    for (i = 0; i < n; i++)
+        have[i] = (char)('0' + ways[i]);
+    have[n] = '\0';
+    if (strcmp(have, want) != 0)
+        diag("%s", have);
+    return strcmp(have, want) == 0;
+}
+
+static void test_ways(struct hostnet *hostnet)
+{
+    LINK(.index = 1, .name = "eth0");
+    LINK(.index = 2, .name = "eth1");
+    LINK(.index = 4, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5);
+    LINK(.index = 5, .name = "macvlan0", .kind = "macvlan", .lower = 1);
+    ok(leads(hostnet, 0, ""), "nothing is attached, and no interface leads there");
+    ok(leads(hostnet, 1, "14"), "an attached interface and its VLAN do, a macvlan on it does not");
+    LINK(.index = 6, .name = "eth0.5.7", .kind = "vlan", .lower = 4, .vlan = 7, .down = true);
+    ok(leads(hostnet, 1, "146"), "so does a VLAN in that, which may yet come up");
+    UNLINK(.index = 6, .name = "eth0.5.7");
+    LINK(.index = 7, .name = "bond0", .kind = "bond");
+    LINK(.index = 1, .name = "eth0", .master = 7);
+    LINK(.index = 2, .name = "eth1", .master = 7);
+    ok(leads(hostnet, 1, "14"), "a bond does not, if a port of it does not");
+    LINK(.index = 8, .name = "bond0.5", .kind = "vlan", .lower = 7, .vlan = 5);
+    ok(leads(hostnet, 3, "12478"), "it does if all ports do, and a VLAN on it");
+}
+
 static void test_many(struct hostnet *hostnet)
 {
     const int ifindex = 1;
@@ -544,6 +580,7 @@ int main(void)
     with_hostnet(test_vlans);
     with_hostnet(test_mtu);
     with_hostnet(test_ports);
+    with_hostnet(test_ways);
     with_hostnet(test_carriers);
     with_hostnet(test_many);
     with_hostnet(test_malformed);

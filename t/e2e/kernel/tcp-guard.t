@@ -1,0 +1,204 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+# t/run: waits
+"""Replies that would leave by an interface without the programs, to a client that takes whatever
+has the right numbers, of whatever age: it gets no byte that is not translated."""
+import contextlib
+import itertools
+import select
+
+import asking
+import cgroup
+import kernel
+import netns
+import segments
+import server
+import tap
+
+SIZES = (1500, 100000)
+AWAY = 1 # the link whose interface at the server has no programs
+ports = itertools.count(2000)
+
+if not cgroup.unified():
+    tap.skip_all("no cgroup of version 2 is mounted")
+
+
+def value(n):
+    return bytes(i * 7 % 251 for i in range(n))
+
+
+@contextlib.contextmanager
+def machines(prefix=()):
+    pair = netns.Pair(2)
+    pair.accept_any_source()
+    for i in range(2):
+        netns.offloads_off("sv%d" % i, pair.server)
+        netns.offloads_off("cl%d" % i, pair.client)
+    with kernel.Machines("-m", 256, words=("tcp=on",), pair=pair, prefix=prefix) as m:
+        for n in SIZES:
+            m.tcp.set(b"%d" % n, value(n))
+        yield m
+
+
+def count(m, row):
+    return int(m.tcp.stats("bmc")[row])
+
+
+class Client(segments.Peer):
+    """Reads from both links. `wrong` has what came with the wrong bytes or numbers."""
+
+    def __init__(self, m):
+        self.away, self.want, self.wrong = segments.Wire(m.pair, "cl%d" % AWAY), b"", []
+        self.asked, self.m, self.is_reset = [], m, False
+        super().__init__(m, next(ports))
+        self.first, self.asked = self.ack, [self.seq] * 2
+
+    def receive(self, seconds=segments.SECONDS):
+        wires = {wire.sock: wire for wire in (self.wire, self.away)}
+        ready = select.select(list(wires), [], [], seconds)[0]
+        found = wires[ready[0]].receive(0.01) if ready else None
+        if not found or found[:2] != (self.server, self.at):
+            return found and self.receive(seconds)
+        segment = found[2]
+        if self.asked:
+            self._judge(segment)
+        if segment.tsval is not None:
+            self.tsecr = segment.tsval
+        self.is_reset |= bool(segment.flags & segments.RST)
+        return segment
+
+    def _judge(self, segment):
+        at = (segment.seq - self.first) % 2**32
+        if segment.text != self.want[at:at + len(segment.text)] or \
+                (segment.flags & segments.ACK and segment.ack not in self.asked[-2:]):
+            self.wrong.append(segment)
+        elif at <= (self.ack - self.first) % 2**32 < at + len(segment.text):
+            self.ack = (segment.seq + len(segment.text)) % 2**32
+
+    def request(self, text, want):
+        self.want += want
+        self.push(text)
+        self.asked.append(self.seq % 2**32)
+
+    def has_all(self):
+        return (self.ack - self.first) % 2**32 == len(self.want)
+
+    def read(self, upto=None):
+        """Until all has come, or so many bytes of all, or the connection is reset. False: nothing
+        comes any more."""
+        while not self.has_all() and not self.is_reset:
+            before = self.ack
+            if not self.receive():
+                return False
+            if self.ack != before:
+                self.send()
+            if upto and (self.ack - self.first) % 2**32 >= upto:
+                break
+        return True
+
+    def get(self, n):
+        self.request(b"get %d\r\n" % n, kernel.answer((b"%d" % n, value(n))))
+
+    def is_answered(self):
+        """Asks until the kernel has answered some."""
+        before = count(self.m, "tcp_answered")
+        for i in range(6):
+            self.request(b"get none%d\r\n" % i, b"END\r\n")
+            self.read()
+        return count(self.m, "tcp_answered") > before
+
+    def move(self, link):
+        """What the server sends to it leaves by this link."""
+        netns.ip("neighbour replace %s lladdr %s dev sv%d nud permanent" %
+                 (self.at[0], segments.mac_of("cl%d" % link, self.m.pair.client).hex(":"), link),
+                 self.m.pair.server)
+        netns.ip("route replace %s/32 dev sv%d" % (self.at[0], link), self.m.pair.server)
+
+    def close(self):
+        self.away.close()
+        super().close()
+        self.move(0)
+
+
+def judge(m, p, name, ends):
+    tap.ok(not p.wrong, "%s: no byte and no number is wrong" % name)
+    for segment in p.wrong[:5]:
+        tap.diag("%s, %s" % (segment._replace(text=segment.text[:20]),
+                             [segment.ack - ack for ack in p.asked]))
+    tap.ok(ends, "%s: it ends, or goes on" % name)
+    tap.ok(count(m, "tcp_guarded") > 0, "%s: segments were held back" % name)
+
+
+@tap.case
+def a_reply_would_leave_by_another_interface():
+    with machines() as m:
+        tap.is_(count(m, "tcp_guard"), 1, "the guard is there")
+        for n in SIZES:
+            with contextlib.closing(Client(m)) as p:
+                tap.ok(p.is_answered(), "the kernel answers")
+                p.move(AWAY)
+                p.get(n)
+                judge(m, p, "%d bytes" % n, p.read())
+
+
+@tap.case
+def the_route_moves_within_a_reply():
+    with machines() as m:
+        with contextlib.closing(Client(m)) as p:
+            tap.ok(p.is_answered(), "the kernel answers")
+            p.get(SIZES[1])
+            p.read(upto=20000)
+            p.move(AWAY)
+            judge(m, p, "within 100,000 bytes", p.read())
+
+
+@tap.case
+def a_connection_without_answers_may_leave_by_any():
+    with machines() as m:
+        with contextlib.closing(Client(m)) as p:
+            p.move(AWAY)
+            p.get(SIZES[1])
+            p.read()
+            tap.ok(p.has_all() and not p.wrong, "the server's reply comes by the other interface")
+        with contextlib.closing(Client(m)) as p:
+            p.get(SIZES[0])
+            p.read()
+            p.move(AWAY)
+            p.get(SIZES[1])
+            p.read()
+            tap.ok(p.has_all() and not p.wrong, "also after the first, which the programs saw")
+            tap.ok(not p.is_answered(), "the kernel answers nothing where replies leave unseen")
+        tap.is_(count(m, "tcp_guarded"), 0, "nothing was held back")
+
+
+@tap.case
+def the_server_is_moved_to_another_group():
+    """Its sockets stay in the group that its listening socket was made in."""
+    with contextlib.closing(cgroup.Group()) as first, \
+            contextlib.closing(cgroup.Group()) as second, machines(prefix=first.prefix()) as m:
+        for name in "where it was", "after a move":
+            with contextlib.closing(Client(m)) as p:
+                tap.ok(p.is_answered(), "%s: the kernel answers" % name)
+                p.move(AWAY)
+                p.get(SIZES[0])
+                judge(m, p, name, p.read())
+            second.take(m.server.process.pid)
+
+
+@tap.case
+def a_server_without_such_a_group():
+    script = ("umount -l $(awk '$3 == \"cgroup2\" { print $2 }' /proc/self/mounts | sort -u) && "
+              "exec \"$@\"")
+    with machines(prefix=("unshare", "-m", "sh", "-c", script, "sh")) as m:
+        tap.is_(count(m, "tcp_guard"), 0, "there is no guard")
+        tap.like(m.server.log(), r"no guard on what leaves over TCP \(there is no cgroup of "
+                 r"version 2\): .*mount cgroup2", "the log says why, and what to do")
+        talk = m.server.stream()
+        before = count(m, "tcp_answered")
+        for _ in range(6):
+            asking.wrong_in(talk, [asking.MISS])
+        tap.ok(count(m, "tcp_answered") > before, "the kernel answers")
+        talk.close()
+
+
+tap.run()
