@@ -48,4 +48,11 @@ struct boundaries {
     uint32_t refresh; /* after so many seconds in which the kernel answered all; 0: never */
 };
 
+/* What the server counts of them. */
+struct boundaries_counts {
+    uint64_t reset;     /* connections whose segments took a path without the programs */
+    uint64_t released;  /* connections that were given up, because the kernel answered nothing */
+    uint64_t refreshed; /* gets that were left to the server so that the stack sees them */
+};
+
 #endif

@@ -14,12 +14,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/boundaries.h"
 #include "base/provider.h"
 #include "bpf/shared/chain.h"
 #include "bpf/shared/layout.h"
 #include "bpf/shared/tcp.h"
 #include "iface/iface.h"
-#include "kmem/tcp.h"
 
 enum {
     KCACHE_OTHERS_TEXT = 256,
@@ -78,7 +78,6 @@ struct kcache_options {
     const char *last; /* of the words that kcache_parse has looked at */
 };
 
-struct boundaries;
 struct kcache;
 struct xsk;
 
@@ -176,10 +175,10 @@ struct kcache_stats {
     struct mc_counts counts; /* of all CPUs, */
     struct mc_tcp_counts tcp_counts;
     struct chain_counts chain_counts;
-    struct tcp_counts tcp_server; /* what the server counts of them */
-    uint64_t rings_sent;          /* datagrams that the server has sent by rings of AF_XDP */
-    uint64_t stalls;              /* times that the server was stopped for longer than `stall` */
-    uint64_t refused_maps;        /* for lack of memory */
+    struct boundaries_counts tcp_server; /* what the server counts of them */
+    uint64_t rings_sent;                 /* datagrams that the server has sent by rings of AF_XDP */
+    uint64_t stalls;       /* times that the server was stopped for longer than `stall` */
+    uint64_t refused_maps; /* for lack of memory */
     struct iface_events events;
     /* What there is now. */
     bool tcp;            /* tcp=on, */

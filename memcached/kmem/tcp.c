@@ -175,7 +175,7 @@ bool tcp_unfollow(struct tcp *tcp)
     return __atomic_exchange_n(&tcp->follows, false, __ATOMIC_RELAXED);
 }
 
-void tcp_counts(const struct tcp *tcp, struct tcp_counts *out)
+void tcp_counts(const struct tcp *tcp, struct boundaries_counts *out)
 {
     out->reset = __atomic_load_n(&tcp->nresets, __ATOMIC_RELAXED);
     out->released = __atomic_load_n(&tcp->nreleased, __ATOMIC_RELAXED);

@@ -26,12 +26,6 @@ struct tcp {
     uint64_t nreleased, nrefreshed; /* atomic */
 };
 
-struct tcp_counts {
-    uint64_t reset;     /* connections whose segments took a path without the programs */
-    uint64_t released;  /* connections that were given up, because the kernel answered nothing */
-    uint64_t refreshed; /* gets that were left to the server so that the stack sees them */
-};
-
 /* The most slots that the programs can have. */
 enum { TCP_SLOTS_MAX = MC_TCP_CONNECTIONS_MAX };
 
@@ -47,6 +41,6 @@ void tcp_guard(struct tcp *tcp);
 void tcp_follow(struct tcp *tcp);
 /* None from now on. Whether some may have one. */
 bool tcp_unfollow(struct tcp *tcp);
-void tcp_counts(const struct tcp *tcp, struct tcp_counts *out);
+void tcp_counts(const struct tcp *tcp, struct boundaries_counts *out);
 
 #endif
