@@ -22,7 +22,7 @@ main_srcs = $(options_srcs) \
 
 bin_PROGRAMS += memcached/memcached
 memcached_memcached_SOURCES = $(main_srcs) $(net_srcs) $(command_srcs) $(proto_srcs) \
-    $(store_srcs) $(flash_srcs) $(kcache_srcs) $(iface_srcs) $(kmem_srcs) \
+    $(store_srcs) $(flash_srcs) $(kcache_srcs) $(iface_srcs) $(kmem_srcs) $(splice_srcs) \
     $(attach_srcs) $(load_srcs) $(base_srcs)
 memcached_memcached_CPPFLAGS = $(AM_CPPFLAGS) -DNDEBUG
 memcached_memcached_LDADD = $(LIBEVENT_LIBS) $(LIBXDP_LIBS) $(LIBBPF_LIBS) $(OPENSSL_LIBS) \

@@ -28,7 +28,7 @@ STATED = {
 
 # A file as documents name it; what lies in memcached/ without that.
 FILE = re.compile(r"`((?:t|bpf|memcached|doc|bench|packaging|tools|store|kcache|command|net|proto"
-                  r"|iface|kmem|process|options|flash|base|bmc)/[a-z0-9_./-]+\.\w+)`")
+                  r"|iface|kmem|splice|process|options|flash|base|bmc)/[a-z0-9_./-]+\.\w+)`")
 # The same without a folder.
 BARE = re.compile(r"`([a-z0-9_-]+(?:\.bpf)?\.(?:md|h|t|py))`")
 # (`function`, file), and in tables: file `function`

@@ -26,7 +26,7 @@ def allowed():
 ALLOWED = allowed()
 KERNEL_SIDE = {"packet", "answer", "udp", "tcp", "chain"}
 # Layers whose headers are all public. Of another layer X, X/X.h and X/X_*.h are.
-OPEN = {"base", "server", "process", "iface", "kmem", "bmc", "shared", "packet", "answer",
+OPEN = {"base", "server", "process", "iface", "kmem", "splice", "bmc", "shared", "packet", "answer",
         "udp", "load", "attach", "trace"}
 # Foreign headers -> the only folders that may include them.
 FOREIGN = (
