@@ -24,6 +24,7 @@
 #include "bpf/shared/ring.h"
 #include "bpf/shared/tcp.h"
 
+struct entry_access;
 struct loader;
 
 /*
@@ -148,6 +149,10 @@ int64_t loader_tcp_unseen(const struct loader *loader, int socket, uint64_t rece
  * its client takes the next segment. 0, or -errno: the programs do not follow it.
  */
 int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32_t *ack);
+/* How to get at the entries without a loader (bpf/load/entry.h), until loader_close. */
+void loader_tcp_entries(const struct loader *loader, struct entry_access *out);
+/* The descriptor of the program that loader_tcp_tag gives sockets. */
+int loader_tcp_filter(const struct loader *loader);
 /*
  * From now on what the sockets in this control group (version 2) send is dropped where it has to be
  * translated and would leave by none of the ways: interfaces what leaves by which passes the

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <linux/bpf.h>
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "bpf/load/entry.h"
 #include "bpf/load/load.h"
 #include "bpf/load/object.h"
 #include "bpf/load/refusal.h"
@@ -196,33 +196,6 @@ uint32_t loader_tcp_age(const struct loader *loader, uint32_t time)
     return (uint32_t)(((uint64_t)units << MC_TCP_TIME_SHIFT) / 1000000);
 }
 
-/* One end of a connection, as a flow has it: two words, and the port. */
-static void fill_end(const struct sockaddr_storage *name, __u64 words[2], uint16_t *port)
-{
-    const struct sockaddr_in *in = (const struct sockaddr_in *)name;
-    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)name;
-    struct in6_addr mapped = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
-
-    memcpy(mapped.s6_addr + 12, &in->sin_addr, 4);
-    memcpy(words, name->ss_family == AF_INET ? &mapped : &in6->sin6_addr, sizeof(mapped));
-    *port = in->sin_port; /* at the same place in both */
-}
-
-/* The flow of a socket's connection. 0 or -errno. */
-static int fill_flow(int socket, struct mc_tcp_flow *flow)
-{
-    struct sockaddr_storage names[2];
-    socklen_t n = sizeof(names[0]), m = sizeof(names[1]);
-
-    if (getpeername(socket, (struct sockaddr *)&names[0], &n) ||
-        getsockname(socket, (struct sockaddr *)&names[1], &m))
-        return -errno;
-    memset(flow, 0, sizeof(*flow));
-    fill_end(&names[0], flow->client, &flow->client_port);
-    fill_end(&names[1], flow->server, &flow->server_port);
-    return 0;
-}
-
 /*
  * Reads an entry that no program is changing: it is the same twice, and not locked; or, after some
  * tries, as it is. 0 or -errno.
@@ -245,7 +218,7 @@ static int read_conn(int conns, uint64_t key, struct mc_tcp_conn *conn)
 static int find_conn(const struct loader *loader, int socket, struct mc_tcp_conn *conn)
 {
     struct mc_tcp_flow flow = {.client = {0}};
-    int rc = fill_flow(socket, &flow);
+    int rc = entry_flow(socket, &flow);
 
     if (rc)
         return rc;
@@ -255,16 +228,12 @@ static int find_conn(const struct loader *loader, int socket, struct mc_tcp_conn
     return mc_tcp_is_flow(&conn->flow, &flow) ? 0 : -ENOENT;
 }
 
-/* Has a program do this to an entry that was read, and does not wait, if it is that connection's.
- */
+/* Has a program do this to an entry that was read, if it is that connection's. */
 static bool run_order(const struct loader_tcp *tcp, const struct mc_tcp_conn *conn, uint32_t what)
 {
-    struct mc_tcp_order order = {
-        .flow = conn->flow, .tag = {conn->slot, conn->generation}, .what = what};
-    LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = &order, .data_size_in = sizeof(order));
+    const struct mc_tcp_tag tag = {conn->slot, conn->generation};
 
-    return !bpf_prog_test_run_opts(bpf_program__fd(tcp->skel->progs.mc_tcp_order), &opts) &&
-           opts.retval;
+    return !entry_order(bpf_program__fd(tcp->skel->progs.mc_tcp_order), &conn->flow, &tag, what);
 }
 
 /* Whether an entry is that of the connection that has a slot. */
@@ -316,6 +285,21 @@ int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32
     *ack = conn.rcv_nxt + conn.delta.rx;
     bpf_map_delete_elem(bpf_map__fd(loader->tcp->skel->maps.mc_tcp_guarded), &socket);
     return 0;
+}
+
+void loader_tcp_entries(const struct loader *loader, struct entry_access *out)
+{
+    const struct tcp *skel = loader->tcp->skel;
+
+    out->order = bpf_program__fd(skel->progs.mc_tcp_order);
+    out->conns = bpf_map__fd(skel->maps.mc_tcp_conns);
+    out->kept = bpf_map__fd(skel->maps.mc_tcp_rtx);
+    memcpy(out->seeds, (const void *)skel->rodata->tcp_seeds, sizeof(out->seeds));
+}
+
+int loader_tcp_filter(const struct loader *loader)
+{
+    return bpf_program__fd(loader->tcp->skel->progs.mc_tcp_filter);
 }
 
 /* --- the guard -------------------------------------------------------------------------------- */

@@ -239,4 +239,13 @@ struct mc_tcp_rtx {
     char text[MC_TCP_RTX_BYTES + 48]; /* is written in blocks */
 };
 
+enum { MC_TCP_RTX_SLOT_BITS = 18 };
+_Static_assert(MC_TCP_CONNECTIONS_MAX < 1 << MC_TCP_RTX_SLOT_BITS, "every slot has a number");
+
+/* Its owner: sequence number, generation, slot; never 0. */
+static inline __u64 mc_tcp_rtx_owner(__u32 reply, __u32 slot, __u32 generation)
+{
+    return (__u64)reply << 32 | generation << MC_TCP_RTX_SLOT_BITS | (slot + 1);
+}
+
 #endif

@@ -75,7 +75,7 @@ static __always_inline void conn_acknowledge(struct mc_tcp_conn *conn, struct mc
     if (!conn->delta.nreply || seq_before(segment->ack, delta_reply_end(&conn->delta)))
         return;
     place->rtx = conn->rtx;
-    place->owner = rtx_owner(conn->delta.reply, conn->slot, conn->generation);
+    place->owner = mc_tcp_rtx_owner(conn->delta.reply, conn->slot, conn->generation);
     conn->delta.nreply = 0;
     if (READ_ONCE(slot->generation) == conn->generation) /* else it is another connection's */
         WRITE_ONCE(slot->outstanding, 0);
@@ -253,7 +253,7 @@ static __always_inline void conn_resend(struct mc_tcp_conn *conn, struct segment
     tcp->delta = conn->delta;
     tcp->in_pieces = conn->retransmits >= MC_TCP_RETRANSMITS;
     tcp->rtx = conn->rtx;
-    tcp->owner = rtx_owner(conn->delta.reply, conn->slot, conn->generation);
+    tcp->owner = mc_tcp_rtx_owner(conn->delta.reply, conn->slot, conn->generation);
     conn_words(conn, words, conn->delta.reply, delta_request_end(&conn->delta), tsecr);
     if (conn->retransmits < MC_TCP_RETRANSMITS) {
         conn->retransmits++;

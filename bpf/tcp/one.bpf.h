@@ -30,7 +30,7 @@ static __always_inline struct mc_tcp_rtx *one_place(struct scratch *scratch,
         *rc = PASS_TCP_WINDOW;
         return NULL;
     }
-    tcp->owner = rtx_owner(tcp->segment.ack, conn->slot, conn->generation);
+    tcp->owner = mc_tcp_rtx_owner(tcp->segment.ack, conn->slot, conn->generation);
     rtx = rtx_take(tcp->owner, &tcp->rtx);
     if (unlikely(!rtx)) {
         *rc = PASS_TCP_KEPT;

@@ -27,14 +27,7 @@ struct {
     __type(value, struct mc_tcp_rtx);
 } mc_tcp_rtx SEC(".maps");
 
-enum { RTX_TRIES = 4, RTX_NONE = MC_TCP_RTX_MAX, RTX_SLOT_BITS = 18 };
-_Static_assert(MC_TCP_CONNECTIONS_MAX < 1 << RTX_SLOT_BITS, "every slot has a number");
-
-/* Sequence number, generation, slot; never 0. */
-static __always_inline u64 rtx_owner(u32 reply, u32 slot, u32 generation)
-{
-    return (u64)reply << 32 | generation << RTX_SLOT_BITS | (slot + 1);
-}
+enum { RTX_TRIES = 4, RTX_NONE = MC_TCP_RTX_MAX, RTX_SLOT_BITS = MC_TCP_RTX_SLOT_BITS };
 
 /* Whether another connection with the same slot has left a text in a place. */
 static __always_inline int rtx_is_abandoned(u64 owner, u64 had)
@@ -92,7 +85,7 @@ static __always_inline void rtx_free(u32 at, u64 owner)
 static __always_inline int conn_drop(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow,
                                      u32 was)
 {
-    u64 owner = conn->delta.nreply ? rtx_owner(conn->delta.reply, conn->slot, conn->generation) : 0;
+    u64 owner = conn->delta.nreply ? mc_tcp_rtx_owner(conn->delta.reply, conn->slot, conn->generation) : 0;
     u32 at = conn->rtx;
 
     if (!conn_remove(conn, flow, was))

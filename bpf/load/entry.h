@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * entry: what user space does to the entry of one TCP connection (bpf/shared/tcp.h), by descriptors
+ * of the programs' maps and of the one that changes entries: so a process can do it that has
+ * nothing else of the loader.
+ *
+ * Any thread.
+ */
+#ifndef BPF_LOAD_ENTRY_H
+#define BPF_LOAD_ENTRY_H
+
+#include <stdint.h>
+
+#include "bpf/shared/tcp.h"
+
+/* Descriptors of the program mc_tcp_order, the maps mc_tcp_conns and mc_tcp_rtx; of keys. */
+struct entry_access {
+    int order, conns, kept;
+    __u64 seeds[MC_TCP_SEEDS];
+};
+
+/* The flow of a socket's connection. 0 or -errno. */
+int entry_flow(int socket, struct mc_tcp_flow *flow);
+/*
+ * Has the program do this (MC_TCP_REMOVE, ...) to an entry that does not wait. 0, -ENOENT if there
+ * is none that it can be done to, or -errno.
+ */
+int entry_order(int program, const struct mc_tcp_flow *flow, const struct mc_tcp_tag *tag,
+                uint32_t what);
+/* Reads an entry that is frozen. 0 or -errno. */
+int entry_read(const struct entry_access *access, const struct mc_tcp_flow *flow,
+               struct mc_tcp_conn *conn);
+/* Reads the text of its outstanding reply, conn->delta.nreply bytes. 0 or -errno. */
+int entry_read_kept(const struct entry_access *access, const struct mc_tcp_conn *conn,
+                    char text[MC_TCP_RTX_BYTES]);
+
+#endif
