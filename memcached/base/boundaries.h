@@ -21,6 +21,18 @@ struct boundaries_numbers {
     uint32_t seq[4], ack;
 };
 
+enum undo_result {
+    UNDO_DONE,
+    UNDO_NOT_NOW, /* all is as before: the connection is half-closed, or has no route now */
+    UNDO_FAILED,  /* and will fail again */
+};
+
+/* The socket in the place of the one before, and the bytes that it counts as sent by the server. */
+struct undone {
+    int fd;
+    uint32_t nsent;
+};
+
 struct boundaries {
     /*
      * To be called for a connected TCP socket before a reply is sent. Returns its slot, whose

@@ -16,6 +16,7 @@
 
 /* Capabilities that may be kept, as bits. */
 #define CREDENTIALS_NET_ADMIN (UINT64_C(1) << 12)
+#define CREDENTIALS_NET_RAW   (UINT64_C(1) << 13)
 #define CREDENTIALS_BPF       (UINT64_C(1) << 39)
 
 struct credentials_user {

@@ -485,10 +485,10 @@ static const struct {
 
 const char *swap_step_text(enum swap_step step)
 {
-    return steps[step].text ? steps[step].text : "begin";
+    return steps[step].text ? steps[step].text : "use its socket";
 }
 
-static void reset(int fd)
+void swap_reset(int fd)
 {
     const struct linger now = {.l_onoff = 1};
 
@@ -539,7 +539,7 @@ static bool may_pass(int error)
 static enum swap_result give_up(struct swap *swap, const struct swapped *out)
 {
     if (out->step == SWAP_FINISH) {
-        reset(swap->fd);
+        swap_reset(swap->fd);
         return SWAP_LOST;
     }
     if (!go_back(swap))

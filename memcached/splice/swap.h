@@ -68,6 +68,8 @@ struct swapped {
 
 /* `old` is still the caller's to close. When the swap is done it has no connection. */
 enum swap_result swap_socket(int old, const struct swap_plan *plan, struct swapped *out);
+/* Closes a socket and resets its connection. */
+void swap_reset(int fd);
 /* What a step is, for messages: "cannot ...". */
 const char *swap_step_text(enum swap_step step);
 

@@ -2,20 +2,16 @@
 /*
  * swap: a connection's socket is replaced, and its client gets every byte once. Over loopback, in a
  * network namespace of its own, without kernel programs: where these translate, both ends are
- * swapped, by the same numbers. The listener's filter drops what is no SYN, as that of the kernel
- * path does: while a socket is aside its segments find the listener.
+ * swapped, by the same numbers.
  */
 #include "splice/swap.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,205 +20,15 @@
 #include <unistd.h>
 
 #include "t/lib/tap.h"
+#include "t/unit/splice_pair.h"
 
 enum {
-    PATIENCE_MS = 20000,
-    CHUNK = 1 << 16,
     LARGE = 4 << 20,
     KEPT = 1000,
-    SYN = 2,
-    TCP_FLAGS_AT = 13,
     CLOSED = 7, /* tcpi_state */
 };
 
-/* --- connections ------------------------------------------------------------------------------ */
-
-enum family { V4, V6, MAPPED, FAMILIES };
-
 static const char *const family_names[] = {"IPv4", "IPv6", "::ffff:127.0.0.1"};
-
-struct pair {
-    int listener, client, server;
-    uint32_t sent[2], received[2]; /* bytes by client and server */
-};
-
-static struct sockaddr_in6 loopback6(enum family family, socklen_t *n)
-{
-    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-    struct in6_addr mapped = {.s6_addr = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}};
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-
-    *n = family == V4 ? sizeof(in) : sizeof(in6);
-    if (family == MAPPED)
-        in6.sin6_addr = mapped;
-    if (family == V4)
-        memcpy(&in6, &in, sizeof(in));
-    return in6;
-}
-
-static void set(int fd, int level, int option, int value)
-{
-    if (setsockopt(fd, level, option, &value, sizeof(value)))
-        diag("setsockopt %d %d: %s", level, option, strerror(errno));
-}
-
-static int get(int fd, int level, int option)
-{
-    int value = -1;
-    socklen_t n = sizeof(value);
-
-    getsockopt(fd, level, option, &value, &n);
-    return value;
-}
-
-static void filter(int fd, struct sock_filter *code, unsigned short n)
-{
-    struct sock_fprog program = {.len = n, .filter = code};
-
-    setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
-}
-
-/* It gets what begins a connection, and nothing else. */
-static void take_only_syns(int fd)
-{
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, TCP_FLAGS_AT),
-        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, SYN, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
-        BPF_STMT(BPF_RET | BPF_K, 0),
-    };
-
-    filter(fd, code, COUNT(code));
-}
-
-/* It gets nothing, until go_on. */
-static void take_nothing(int fd)
-{
-    struct sock_filter code[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
-
-    filter(fd, code, COUNT(code));
-}
-
-static void go_on(int fd)
-{
-    set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
-}
-
-static int listen_on(const struct sockaddr *address, socklen_t n)
-{
-    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-    if (address->sa_family == AF_INET6)
-        set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-    if (bind(fd, address, n) == 0 && listen(fd, 16) == 0)
-        return fd;
-    close(fd);
-    return -1;
-}
-
-/* rcvbuf: of the client, 0: as Linux sets it. */
-static struct pair connect_pair(enum family family, int rcvbuf)
-{
-    struct pair pair = {.listener = -1};
-    socklen_t n;
-    struct sockaddr_in6 name = loopback6(family, &n);
-
-    pair.listener = listen_on((struct sockaddr *)&name, n);
-    getsockname(pair.listener, (struct sockaddr *)&name, &n);
-    pair.client = socket(name.sin6_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (rcvbuf)
-        set(pair.client, SOL_SOCKET, SO_RCVBUF, rcvbuf);
-    if (connect(pair.client, (struct sockaddr *)&name, n))
-        diag("connect: %s", strerror(errno));
-    pair.server = accept4(pair.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    set(pair.client, IPPROTO_TCP, TCP_NODELAY, 1);
-    set(pair.server, IPPROTO_TCP, TCP_NODELAY, 1);
-    take_only_syns(pair.listener);
-    return pair;
-}
-
-static void close_pair(struct pair *pair)
-{
-    close(pair->client);
-    close(pair->server);
-    close(pair->listener);
-}
-
-/* --- streams ---------------------------------------------------------------------------------- */
-
-enum side { CLIENT, SERVER };
-
-static void make(char *text, size_t n, enum side side, uint32_t at)
-{
-    size_t i;
-
-    for (i = 0; i < n; i++)
-        text[i] = (char)((at + i + side * 77) * 2654435761u >> 23);
-}
-
-static int fd_of(const struct pair *pair, enum side side)
-{
-    return side == CLIENT ? pair->client : pair->server;
-}
-
-/* Sends up to n bytes of the side's stream, as many as there is room for; how many. */
-static size_t say(struct pair *pair, enum side side, size_t n)
-{
-    static char text[CHUNK];
-    size_t left = n, part;
-    ssize_t sent = 1;
-
-    while (left && sent > 0) {
-        part = left < CHUNK ? left : CHUNK;
-        make(text, part, side, pair->sent[side]);
-        sent = send(fd_of(pair, side), text, part, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent > 0) {
-            pair->sent[side] += (uint32_t)sent;
-            left -= (size_t)sent;
-        }
-    }
-    return n - left;
-}
-
-/* Whether the side gets all that the other has sent, and nothing else. */
-static bool hears(struct pair *pair, enum side side)
-{
-    static char text[CHUNK], wanted[CHUNK];
-    enum side other = side == CLIENT ? SERVER : CLIENT;
-    struct pollfd poll_on = {fd_of(pair, side), POLLIN, 0};
-    ssize_t n;
-
-    while (pair->received[side] != pair->sent[other]) {
-        if (poll(&poll_on, 1, PATIENCE_MS) <= 0) {
-            diag("nothing comes after %u of %u bytes", pair->received[side], pair->sent[other]);
-            return false;
-        }
-        n = recv(poll_on.fd, text, sizeof(text), MSG_DONTWAIT);
-        if (n <= 0) {
-            diag("after %u bytes: %s", pair->received[side], n ? strerror(errno) : "the end");
-            return false;
-        }
-        make(wanted, (size_t)n, other, pair->received[side]);
-        if (memcmp(text, wanted, (size_t)n) != 0) {
-            diag("wrong bytes within %zd after %u", n, pair->received[side]);
-            return false;
-        }
-        pair->received[side] += (uint32_t)n;
-    }
-    return true;
-}
-
-/* Whether the connection works in both directions. */
-static bool works(struct pair *pair)
-{
-    bool good = hears(pair, SERVER) && hears(pair, CLIENT);
-
-    say(pair, CLIENT, 3000);
-    good = good && hears(pair, SERVER);
-    say(pair, SERVER, 5000);
-    return good && hears(pair, CLIENT);
-}
 
 /* --- swaps ------------------------------------------------------------------------------------ */
 
@@ -305,11 +111,11 @@ static void queues_are_taken_over(enum family family, size_t handshake)
     int unacked = 0;
 
     set_handshake(handshake, "0");
-    pair = connect_pair(family, 20000);
+    pair = pair_open(family, 20000);
     set_handshake(handshake, "1");
-    set(pair.server, SOL_SOCKET, SO_SNDBUFFORCE, 2 * LARGE);
-    say(&pair, CLIENT, 5000);
-    sent = say(&pair, SERVER, LARGE);
+    pair_set(pair.server, SOL_SOCKET, SO_SNDBUFFORCE, 2 * LARGE);
+    pair_say(&pair, CLIENT, 5000);
+    sent = pair_say(&pair, SERVER, LARGE);
     before = info_of(pair.server);
     ok(sent == LARGE && before.tcpi_unacked && before.tcpi_notsent_bytes > LARGE / 2,
        "%s, %s: bytes are unread, in flight, and never sent", family_names[family], name);
@@ -320,25 +126,25 @@ static void queues_are_taken_over(enum family family, size_t handshake)
     after = info_of(pair.server);
     ok(same_handshake(&before, &after), "%s, %s: that was agreed is as it was",
        family_names[family], name);
-    ok(works(&pair), "%s, %s: each byte arrives once", family_names[family], name);
+    ok(pair_works(&pair), "%s, %s: each byte arrives once", family_names[family], name);
     ioctl(pair.server, SIOCOUTQ, &unacked);
-    ok(out.nsent + 5000 == info_of(pair.server).tcpi_bytes_acked + (uint32_t)unacked,
+    ok(out.nsent + PAIR_ANSWERED == info_of(pair.server).tcpi_bytes_acked + (uint32_t)unacked,
        "%s, %s: the new socket counts from where the swap says", family_names[family], name);
-    close_pair(&pair);
+    pair_close(&pair);
 }
 
 /* --- other cases ------------------------------------------------------------------------------ */
 
 static void bytes_in_flight_are_sent_again(void)
 {
-    struct pair pair = connect_pair(V4, 0);
+    struct pair pair = pair_open(V4, 0);
 
-    take_nothing(pair.client);
-    say(&pair, SERVER, 3000);
+    pair_deafen(pair.client);
+    pair_say(&pair, SERVER, 3000);
     ok(swap(&pair, SERVER, &plain) == SWAP_DONE, "bytes are in flight that the client never gets");
-    go_on(pair.client);
-    ok(works(&pair), "the new socket sends them again");
-    close_pair(&pair);
+    pair_unfilter(pair.client);
+    ok(pair_works(&pair), "the new socket sends them again");
+    pair_close(&pair);
 }
 
 static void options_are_kept(void)
@@ -354,34 +160,34 @@ static void options_are_kept(void)
     const struct linger on = {.l_onoff = 1};
     struct linger linger = {0};
     socklen_t n = sizeof(linger);
-    struct pair pair = connect_pair(V4, 0);
-    int bufs[2] = {get(pair.server, SOL_SOCKET, SO_SNDBUF),
-                   get(pair.server, SOL_SOCKET, SO_RCVBUF)};
+    struct pair pair = pair_open(V4, 0);
+    int bufs[2] = {pair_get(pair.server, SOL_SOCKET, SO_SNDBUF),
+                   pair_get(pair.server, SOL_SOCKET, SO_RCVBUF)};
     size_t i;
 
     for (i = COUNT(options); i > 0; i--)
-        set(pair.server, options[i - 1].level, options[i - 1].option, options[i - 1].value);
-    set(pair.server, SOL_SOCKET, SO_PRIORITY, 5);
+        pair_set(pair.server, options[i - 1].level, options[i - 1].option, options[i - 1].value);
+    pair_set(pair.server, SOL_SOCKET, SO_PRIORITY, 5);
     setsockopt(pair.server, SOL_SOCKET, SO_LINGER, &on, sizeof(on));
-    say(&pair, SERVER, 3000);
+    pair_say(&pair, SERVER, 3000);
     ok(swap(&pair, SERVER, &plain) == SWAP_DONE, "a socket with options is swapped");
     for (i = 0; i < COUNT(options); i++)
-        ok(get(pair.server, options[i].level, options[i].option) == options[i].value,
+        ok(pair_get(pair.server, options[i].level, options[i].option) == options[i].value,
            "option %d of level %d is kept", options[i].option, options[i].level);
     getsockopt(pair.server, SOL_SOCKET, SO_LINGER, &linger, &n);
     ok(linger.l_onoff == 1 && linger.l_linger == 0, "SO_LINGER is kept");
-    ok(get(pair.server, SOL_SOCKET, SO_SNDBUF) <= bufs[0] &&
-           get(pair.server, SOL_SOCKET, SO_RCVBUF) == bufs[1],
+    ok(pair_get(pair.server, SOL_SOCKET, SO_SNDBUF) <= bufs[0] &&
+           pair_get(pair.server, SOL_SOCKET, SO_RCVBUF) == bufs[1],
        "the buffers are no larger");
     ok(fcntl(pair.server, F_GETFL) & O_NONBLOCK && fcntl(pair.server, F_GETFD) & FD_CLOEXEC,
        "the new socket does not block, and is closed by exec");
-    ok(works(&pair), "it works");
-    close_pair(&pair);
+    ok(pair_works(&pair), "it works");
+    pair_close(&pair);
 }
 
 static void the_old_socket_has_no_connection(void)
 {
-    struct pair pair = connect_pair(V4, 0);
+    struct pair pair = pair_open(V4, 0);
     struct sockaddr_in name;
     socklen_t n = sizeof(name);
     struct swapped out;
@@ -393,12 +199,12 @@ static void the_old_socket_has_no_connection(void)
        "the old socket has no connection");
     close(pair.server);
     pair.server = out.fd;
-    ok(works(&pair), "when it is closed the client notices nothing");
+    ok(pair_works(&pair), "when it is closed the client notices nothing");
     close(pair.listener);
-    listener = listen_on((struct sockaddr *)&name, sizeof(name));
+    listener = pair_listen((struct sockaddr *)&name, sizeof(name));
     ok(listener >= 0, "a server that is started again gets the address beside the new one");
     pair.listener = listener;
-    close_pair(&pair);
+    pair_close(&pair);
 }
 
 /* --- the way back ----------------------------------------------------------------------------- */
@@ -433,51 +239,36 @@ static void thaw(struct swap_entry *calls)
 
 static const struct swap_entry calls = {freeze, remove_entry, thaw};
 
-/* The number of the oldest byte that was not acknowledged, or of the next one. */
-static uint32_t una_of(int fd)
-{
-    uint32_t number = 0;
-    socklen_t n = sizeof(number);
-    int nout = 0;
-
-    set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON);
-    set(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE);
-    getsockopt(fd, IPPROTO_TCP, TCP_QUEUE_SEQ, &number, &n);
-    ioctl(fd, SIOCOUTQ, &nout);
-    set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
-    return number - (uint32_t)nout;
-}
-
 static void each_step_has_a_way_back(enum family family, enum swap_step step)
 {
-    struct pair pair = connect_pair(family, 20000);
+    struct pair pair = pair_open(family, 20000);
     struct entry entry = {.calls = calls};
     struct swap_plan plan = {.entry = &entry.calls, .filter = -1, .fails = step};
     const char *name = swap_step_text(step);
 
-    say(&pair, CLIENT, 5000);
-    say(&pair, SERVER, LARGE);
-    entry.conn.snd_una = una_of(pair.server);
+    pair_say(&pair, CLIENT, 5000);
+    pair_say(&pair, SERVER, LARGE);
+    entry.conn.snd_una = pair_una(pair.server);
     ok(swap(&pair, SERVER, &plan) == SWAP_FAILED, "%s: cannot %s", family_names[family], name);
     ok(entry.nremoved == 0 && entry.nthawed == entry.nfrozen,
        "%s: cannot %s: what was frozen is thawed", family_names[family], name);
-    ok(works(&pair), "%s: cannot %s: the old socket goes on", family_names[family], name);
-    ok(swap(&pair, SERVER, &plain) == SWAP_DONE && works(&pair),
+    ok(pair_works(&pair), "%s: cannot %s: the old socket goes on", family_names[family], name);
+    ok(swap(&pair, SERVER, &plain) == SWAP_DONE && pair_works(&pair),
        "%s: cannot %s: later it can be swapped", family_names[family], name);
-    close_pair(&pair);
+    pair_close(&pair);
 }
 
 static void the_last_step_has_none(void)
 {
-    struct pair pair = connect_pair(V4, 0);
+    struct pair pair = pair_open(V4, 0);
     struct entry entry = {.calls = calls};
     struct swap_plan plan = {.entry = &entry.calls, .filter = -1, .fails = SWAP_FINISH};
     char byte;
 
-    entry.conn.snd_una = una_of(pair.server);
+    entry.conn.snd_una = pair_una(pair.server);
     ok(swap(&pair, SERVER, &plan) == SWAP_LOST && entry.nremoved == 1 && entry.nthawed == 0,
        "behind the removal of the entry there is no way back");
-    close_pair(&(struct pair){pair.listener, -1, pair.server, {0}, {0}});
+    pair_close(&(struct pair){pair.listener, -1, pair.server, {0}, {0}});
     ok(recv(pair.client, &byte, 1, 0) < 0 && errno == ECONNRESET, "the client is told");
     close(pair.client);
 }
@@ -496,21 +287,21 @@ static enum swap_result swap_as_it_is(int fd)
 
 static void others_are_refused(void)
 {
-    struct pair pair = connect_pair(V4, 0);
+    struct pair pair = pair_open(V4, 0);
     int udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), ends[2];
 
     shutdown(pair.client, SHUT_WR);
     ok(swap(&pair, SERVER, &plain) == SWAP_NOT_NOW, "not when the client has sent its end");
-    say(&pair, SERVER, 5000);
-    ok(hears(&pair, CLIENT), "it gets the rest");
-    close_pair(&pair);
-    pair = connect_pair(V4, 0);
+    pair_say(&pair, SERVER, 5000);
+    ok(pair_hears(&pair, CLIENT), "it gets the rest");
+    pair_close(&pair);
+    pair = pair_open(V4, 0);
     shutdown(pair.server, SHUT_WR);
     ok(swap(&pair, SERVER, &plain) == SWAP_NOT_NOW, "not when the server has");
-    say(&pair, CLIENT, 5000);
-    ok(hears(&pair, SERVER), "it gets the rest");
+    pair_say(&pair, CLIENT, 5000);
+    ok(pair_hears(&pair, SERVER), "it gets the rest");
     ok(swap_as_it_is(pair.listener) == SWAP_FAILED, "no listening socket");
-    close_pair(&pair);
+    pair_close(&pair);
     ok(swap_as_it_is(udp) == SWAP_FAILED, "no UDP socket");
     close(udp);
     if (pipe2(ends, O_CLOEXEC) == 0) {
@@ -523,7 +314,7 @@ static void others_are_refused(void)
 
 static void urgent_data_are_waited_for(void)
 {
-    struct pair pair = connect_pair(V4, 0);
+    struct pair pair = pair_open(V4, 0);
     char text[8];
 
     send(pair.client, "ab!", 3, MSG_OOB);
@@ -532,8 +323,8 @@ static void urgent_data_are_waited_for(void)
     ok(recv(pair.server, text, sizeof(text), 0) == 2 && recv(pair.server, text, 8, 0) == 2 &&
            memcmp(text, "cd", 2) == 0,
        "the old socket reads what is around them");
-    ok(swap(&pair, SERVER, &plain) == SWAP_DONE && works(&pair), "then it is swapped");
-    close_pair(&pair);
+    ok(swap(&pair, SERVER, &plain) == SWAP_DONE && pair_works(&pair), "then it is swapped");
+    pair_close(&pair);
 }
 
 /* --- other numbers ---------------------------------------------------------------------------- */
@@ -547,14 +338,14 @@ static void shift(struct pair *pair, uint32_t rx, uint32_t tx, uint32_t nkept, c
 {
     struct entry server = {.calls = calls, .kept = kept}, client = {.calls = calls};
     struct swap_plan plan = {.entry = &server.calls, .filter = -1};
-    uint32_t una = una_of(pair->server);
+    uint32_t una = pair_una(pair->server);
 
     server.conn.snd_una = una;
     server.conn.delta = (struct mc_tcp_delta){.rx = rx, .tx = tx, .nreply = nkept};
     server.conn.delta.reply = una + tx - nkept;
-    client.conn.snd_una = una_of(pair->client);
+    client.conn.snd_una = pair_una(pair->client);
     client.conn.delta = (struct mc_tcp_delta){.rx = tx - nkept, .tx = rx};
-    take_nothing(pair->client);
+    pair_deafen(pair->client);
     ok(swap(pair, SERVER, &plan) == SWAP_DONE && server.nfrozen == 1 && server.nremoved == 1 &&
            server.nthawed == 0,
        "the server's socket: %u in, %u out, %u kept", rx, tx, nkept);
@@ -565,56 +356,57 @@ static void shift(struct pair *pair, uint32_t rx, uint32_t tx, uint32_t nkept, c
 static void numbers_are_shifted(uint32_t rx, uint32_t tx, uint32_t nkept)
 {
     static char kept[KEPT];
-    struct pair pair = connect_pair(V4, 0);
+    struct pair pair = pair_open(V4, 0);
 
-    say(&pair, CLIENT, 700);
-    hears(&pair, SERVER);
-    say(&pair, SERVER, 900);
-    hears(&pair, CLIENT);
-    make(kept, nkept, SERVER, pair.sent[SERVER]);
+    pair_say(&pair, CLIENT, 700);
+    pair_hears(&pair, SERVER);
+    pair_say(&pair, SERVER, 900);
+    pair_hears(&pair, CLIENT);
+    pair_make(kept, nkept, SERVER, pair.sent[SERVER]);
     pair.sent[SERVER] += nkept;
-    say(&pair, CLIENT, 800); /* unread by the server */
+    pair_say(&pair, CLIENT, 800); /* unread by the server */
     shift(&pair, rx, tx, nkept, kept);
-    ok(works(&pair), "each byte arrives once, the kept ones too");
-    close_pair(&pair);
+    ok(pair_works(&pair), "each byte arrives once, the kept ones too");
+    pair_close(&pair);
 }
 
 /* An acknowledgement came with a request that the kernel answered: the socket has not seen it. */
 static void what_the_client_has_is_not_sent_again(void)
 {
-    struct pair pair = connect_pair(V4, 0);
+    struct pair pair = pair_open(V4, 0);
     struct entry server = {.calls = calls}, client = {.calls = calls};
     struct swap_plan plan = {.entry = &server.calls, .filter = -1};
-    uint32_t una = una_of(pair.server);
+    uint32_t una = pair_una(pair.server);
 
-    client.conn.snd_una = una_of(pair.client);
-    take_nothing(pair.client);
-    say(&pair, SERVER, 2000);
-    say(&pair, SERVER, 500);
+    client.conn.snd_una = pair_una(pair.client);
+    pair_deafen(pair.client);
+    pair_say(&pair, SERVER, 2000);
+    pair_say(&pair, SERVER, 500);
     server.conn.snd_una = una + 2000;
     ok(swap(&pair, SERVER, &plan) == SWAP_DONE, "a socket that does not know of 2000 bytes");
     pair.received[CLIENT] = 2000;
     client.conn.delta.rx = 2000;
     plan.entry = &client.calls;
-    ok(swap(&pair, CLIENT, &plan) == SWAP_DONE && works(&pair), "its client gets the other 500");
-    close_pair(&pair);
+    ok(swap(&pair, CLIENT, &plan) == SWAP_DONE && pair_works(&pair),
+       "its client gets the other 500");
+    pair_close(&pair);
 }
 
 /* Linux keeps all of a segment until the last byte of it is acknowledged. */
 static void an_acknowledgement_inside_a_segment(void)
 {
-    struct pair pair = connect_pair(V4, 0);
+    struct pair pair = pair_open(V4, 0);
     struct entry client = {.calls = calls};
     struct swap_plan plan = {.entry = &client.calls, .filter = -1};
 
-    client.conn.snd_una = una_of(pair.client);
+    client.conn.snd_una = pair_una(pair.client);
     client.conn.delta.rx = 300;
-    take_nothing(pair.client);
-    say(&pair, SERVER, 1000);
+    pair_deafen(pair.client);
+    pair_say(&pair, SERVER, 1000);
     pair.received[CLIENT] = 300;
     ok(swap(&pair, CLIENT, &plan) == SWAP_DONE, "a client that has 300 bytes of a segment");
-    ok(swap(&pair, SERVER, &plain) == SWAP_DONE && works(&pair), "gets the other 700");
-    close_pair(&pair);
+    ok(swap(&pair, SERVER, &plain) == SWAP_DONE && pair_works(&pair), "gets the other 700");
+    pair_close(&pair);
 }
 
 /* --- a connection in use ---------------------------------------------------------------------- */
@@ -635,11 +427,12 @@ static bool hear_echo(struct pair *pair)
 {
     char text[AHEAD_MAX], wanted[AHEAD_MAX];
     struct pollfd poll_on = {pair->client, POLLIN, 0};
-    ssize_t n = poll(&poll_on, 1, PATIENCE_MS) > 0 ? recv(pair->client, text, AHEAD_MAX, 0) : -1;
+    ssize_t n =
+        poll(&poll_on, 1, PAIR_PATIENCE_MS) > 0 ? recv(pair->client, text, AHEAD_MAX, 0) : -1;
 
     if (n <= 0)
         return false;
-    make(wanted, (size_t)n, CLIENT, pair->received[CLIENT]);
+    pair_make(wanted, (size_t)n, CLIENT, pair->received[CLIENT]);
     pair->received[CLIENT] += (uint32_t)n;
     return memcmp(text, wanted, (size_t)n) == 0;
 }
@@ -653,7 +446,7 @@ static void *ask(void *context)
     while (!talk->failed && !__atomic_load_n(&talk->stop, __ATOMIC_RELAXED)) {
         state = state * 1103515245 + 12345;
         if (pair->sent[CLIENT] - pair->received[CLIENT] < AHEAD_MAX - MESSAGE_MAX)
-            talk->failed = !say(pair, CLIENT, 1 + (state >> 16) % MESSAGE_MAX);
+            talk->failed = !pair_say(pair, CLIENT, 1 + (state >> 16) % MESSAGE_MAX);
         else
             talk->failed = !hear_echo(pair);
     }
@@ -668,7 +461,7 @@ static bool echo(int fd)
 {
     char text[AHEAD_MAX];
     struct pollfd poll_on = {fd, POLLIN, 0};
-    ssize_t n = poll(&poll_on, 1, PATIENCE_MS) > 0 ? recv(fd, text, sizeof(text), 0) : -1;
+    ssize_t n = poll(&poll_on, 1, PAIR_PATIENCE_MS) > 0 ? recv(fd, text, sizeof(text), 0) : -1;
 
     return n > 0 && send(fd, text, (size_t)n, MSG_NOSIGNAL) == n;
 }
@@ -676,7 +469,7 @@ static bool echo(int fd)
 /* What the client sends during a swap is lost, and it sends it again. */
 static void a_connection_in_use_is_swapped(void)
 {
-    struct talk talk = {.pair = connect_pair(V4, 0)};
+    struct talk talk = {.pair = pair_open(V4, 0)};
     pthread_t thread;
     int nswaps = 0;
     bool good = true;
@@ -692,7 +485,7 @@ static void a_connection_in_use_is_swapped(void)
     pthread_join(thread, NULL);
     ok(good && !talk.failed, "%d swaps of a connection in use: %u bytes come back, each once",
        nswaps, talk.pair.received[CLIENT]);
-    close_pair(&talk.pair);
+    pair_close(&talk.pair);
 }
 
 /* Clients find out earlier that a segment is lost: in a millisecond instead of 200. */
@@ -706,7 +499,7 @@ int main(void)
     size_t i;
     int step, family;
 
-    if (geteuid() != 0 || unshare(CLONE_NEWNET) != 0 || system("ip link set lo mtu 1500 up") != 0)
+    if (!pair_enter_namespace())
         skip_all("needs root");
     for (i = 0; i < COUNT(handshakes); i++)
         for (family = 0; family < FAMILIES; family++)

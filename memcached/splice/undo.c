@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "splice/undo.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "splice/message.h"
+#include "splice/process.h"
+#include "splice/trial.h"
+
+enum {
+    START_MS = 10000,
+    PATIENCE_MS = 2000, /* after which the process counts as dead */
+    NO_ANSWER = ETIMEDOUT,
+};
+
+struct undo {
+    bool is_dead;      /* atomic */
+    uint64_t reported; /* the last step and error that were logged; atomic */
+    unsigned int nchannels;
+    struct channel {
+        int fd;
+        bool is_taken; /* by a thread; atomic */
+    } channels[];
+};
+
+/* 0, -ETIMEDOUT or -errno. */
+static int receive(int channel, int patience_ms, struct message_reply *reply, int *fd)
+{
+    struct pollfd poll_on = {channel, POLLIN, 0};
+    int n;
+
+    do
+        n = poll(&poll_on, 1, patience_ms);
+    while (n < 0 && errno == EINTR);
+    if (n <= 0)
+        return n ? -errno : -NO_ANSWER;
+    return message_receive(channel, reply, sizeof(*reply), fd);
+}
+
+/* --- start and end ---------------------------------------------------------------------------- */
+
+/* theirs[]: the process's ends. 0 or -errno. */
+static int open_channels(struct undo *undo, unsigned int n, int *theirs)
+{
+    int ends[2];
+
+    while (undo->nchannels < n) {
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+            return -errno;
+        theirs[undo->nchannels] = ends[1];
+        undo->channels[undo->nchannels++].fd = ends[0];
+    }
+    return 0;
+}
+
+static void close_all(const int *fds, unsigned int n)
+{
+    while (n > 0)
+        close(fds[--n]);
+}
+
+/* 0 or -errno. */
+static int fork_process(const struct undo *undo, const struct undo_kernel *kernel,
+                        const struct credentials_user *user, const int *theirs)
+{
+    pid_t child = fork();
+
+    if (child == 0)
+        process_run(&(struct process){kernel, user, theirs, undo->nchannels});
+    return child < 0 ? -errno : 0;
+}
+
+/* What the process says of its trial. 0, or -1 with `error`. */
+static int hear_trial(const struct undo *undo, char *error, size_t nerror)
+{
+    struct message_reply reply;
+    int fd, rc = receive(undo->channels[0].fd, START_MS, &reply, &fd);
+
+    if (rc)
+        snprintf(error, nerror, "the undo process does not start (%s)", strerror(-rc));
+    else if (reply.result != UNDO_DONE)
+        trial_explain(&(struct swapped){.step = (enum swap_step)reply.step, .error = reply.error},
+                      error, nerror);
+    return rc || reply.result != UNDO_DONE ? -1 : 0;
+}
+
+int undo_start(struct undo **out, const struct undo_kernel *kernel,
+               const struct credentials_user *user, unsigned int nthreads, char *error,
+               size_t nerror)
+{
+    struct undo *undo = calloc(1, sizeof(*undo) + nthreads * sizeof(undo->channels[0]));
+    int *theirs = calloc(nthreads, sizeof(*theirs));
+    int rc = undo && theirs ? open_channels(undo, nthreads, theirs) : -ENOMEM;
+
+    rc = rc ? rc : fork_process(undo, kernel, user, theirs);
+    if (undo && theirs)
+        close_all(theirs, undo->nchannels);
+    free(theirs);
+    if (rc)
+        snprintf(error, nerror, "cannot start the undo process: %s", strerror(-rc));
+    if (rc || hear_trial(undo, error, nerror)) {
+        undo_stop(undo);
+        return -1;
+    }
+    *out = undo;
+    return 0;
+}
+
+void undo_stop(struct undo *undo)
+{
+    struct message_reply reply;
+    int patience = PATIENCE_MS, fd;
+    unsigned int i;
+
+    if (!undo)
+        return;
+    for (i = 0; i < undo->nchannels; i++)
+        shutdown(undo->channels[i].fd, SHUT_WR);
+    for (i = 0; i < undo->nchannels; i++) {
+        if (receive(undo->channels[i].fd, patience, &reply, &fd) == -NO_ANSWER)
+            patience = 0;
+        close(undo->channels[i].fd);
+    }
+    free(undo);
+}
+
+/* --- in use ----------------------------------------------------------------------------------- */
+
+static struct channel *take_channel(struct undo *undo)
+{
+    unsigned int i;
+
+    for (i = 0; i < undo->nchannels; i++)
+        if (!__atomic_exchange_n(&undo->channels[i].is_taken, true, __ATOMIC_ACQUIRE))
+            return &undo->channels[i];
+    return NULL;
+}
+
+static void leave_channel(struct channel *channel)
+{
+    __atomic_store_n(&channel->is_taken, false, __ATOMIC_RELEASE);
+}
+
+/* From now on no connection is undone. What the process still answers is not heard. */
+static void give_up(struct undo *undo, const struct channel *channel, int error)
+{
+    shutdown(channel->fd, SHUT_RDWR);
+    if (!__atomic_exchange_n(&undo->is_dead, true, __ATOMIC_RELAXED))
+        log_write("bmc: the undo process %s: TCP connections on which the kernel has answered are "
+                  "reset where its programs no longer do; start the server again",
+                  error == NO_ANSWER ? "does not answer" : "has ended");
+}
+
+static void report(struct undo *undo, const struct message_reply *reply)
+{
+    uint64_t reason = (uint64_t)reply->step << 32 | (uint32_t)reply->error;
+
+    if (__atomic_exchange_n(&undo->reported, reason, __ATOMIC_RELAXED) != reason)
+        log_write("bmc: a TCP connection stays with the kernel programs: cannot %s (%s)",
+                  swap_step_text((enum swap_step)reply->step), strerror(reply->error));
+}
+
+static int ask(const struct channel *channel, int socket, const struct message_request *request,
+               struct message_reply *reply, int *fd)
+{
+    int rc = message_send(channel->fd, request, sizeof(*request), socket);
+
+    return rc ? rc : receive(channel->fd, PATIENCE_MS, reply, fd);
+}
+
+enum undo_result undo_socket(struct undo *undo, int socket, struct mc_tcp_tag tag,
+                             struct undone *out)
+{
+    const struct message_request request = {tag};
+    struct message_reply reply;
+    struct channel *channel;
+    int fd, rc;
+
+    if (__atomic_load_n(&undo->is_dead, __ATOMIC_RELAXED))
+        return UNDO_FAILED;
+    channel = take_channel(undo);
+    if (!channel)
+        return UNDO_NOT_NOW;
+    rc = ask(channel, socket, &request, &reply, &fd);
+    if (rc) {
+        give_up(undo, channel, -rc);
+        return UNDO_FAILED;
+    }
+    leave_channel(channel);
+    if (reply.result == UNDO_DONE)
+        *out = (struct undone){fd, reply.nsent};
+    else if (reply.result == UNDO_FAILED)
+        report(undo, &reply);
+    return (enum undo_result)reply.result;
+}
