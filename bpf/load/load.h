@@ -125,11 +125,18 @@ int loader_open_tcp(struct loader *loader, uint32_t nslots, char *error, size_t 
 /* The slots, mapped until loader_close; NULL without loader_open_tcp. */
 struct mc_tcp_slot *loader_tcp_slots(struct loader *loader);
 /*
- * Tells the programs which slot the connection of a socket of this process has, by an entry that
- * waits for its next reply, and gives it the filter that drops what should have been translated. 0
- * or -errno. From any thread. Needs CAP_BPF where unprivileged BPF is disabled.
+ * Gives a listening socket of the server's port the filter that drops what comes for a connection
+ * whose entry is frozen. 0 or -errno.
  */
-int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *tag);
+int loader_tcp_listener(const struct loader *loader, int socket);
+/*
+ * Tells the programs which slot the connection of a socket of this process has, by an entry that
+ * waits for its next reply, and gives it the filter that drops what should have been translated.
+ * mark: 0; 1 if the socket is in the place of one that had 0, and so on in turn: what was
+ * translated for the one is not taken by the next. 0 or -errno. From any thread. Needs CAP_BPF
+ * where unprivileged BPF is disabled.
+ */
+int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *tag, unsigned mark);
 /* Removes that entry if it still waits. To be called before the slot is another connection's. */
 void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot);
 /*
@@ -137,6 +144,13 @@ void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot);
  * 0, or -errno: they know it still; -EBUSY: because they have answered on it.
  */
 int loader_tcp_release(struct loader *loader, int socket, const struct mc_tcp_slot *slot);
+/* What another process needs to put a socket in the place of one whose connection is followed. */
+struct loader_tcp_undo {
+    int order, filter; /* programs: mc_tcp_order; the filter of a socket that is followed no more */
+    int conns, rtx;    /* maps: mc_tcp_conns, mc_tcp_rtx */
+    __u64 seeds[MC_TCP_SEEDS]; /* of mc_tcp_key */
+};
+void loader_tcp_undo(const struct loader *loader, struct loader_tcp_undo *out);
 /* Milliseconds since a time that stands in a slot. */
 uint32_t loader_tcp_age(const struct loader *loader, uint32_t time);
 /*

@@ -55,6 +55,7 @@ static int start(struct loader *loader, struct loader_tcp *tcp)
     struct tcp *skel = tcp->skel;
     struct bpf_program **each[] = {&skel->progs.mc_tcp_xdp, &skel->progs.mc_tcp_ingress};
     size_t size = tcp->nslots * sizeof(struct mc_tcp_slot);
+    __u16 *marks = skel->rodata->translation_marks;
     int rc;
 
     skel->rodata->weakly_ordered = *object->weakly_ordered;
@@ -62,10 +63,9 @@ static int start(struct loader *loader, struct loader_tcp *tcp)
     skel->rodata->clock_ahead = *object->clock_ahead;
     do {
         if (getrandom(&skel->rodata->tcp_mark, sizeof(skel->rodata->tcp_mark), 0) < 0 ||
-            getrandom(&skel->rodata->translation_mark, sizeof(skel->rodata->translation_mark), 0) <
-                0)
+            getrandom(marks, sizeof(skel->rodata->translation_marks), 0) < 0)
             return -errno;
-    } while (!skel->rodata->tcp_mark || !skel->rodata->translation_mark);
+    } while (!skel->rodata->tcp_mark || !marks[0] || !marks[1] || marks[0] == marks[1]);
     if (getrandom(skel->rodata->tcp_seeds, sizeof(skel->rodata->tcp_seeds), 0) < 0)
         return -errno;
     rc = bpf_map__set_max_entries(skel->maps.mc_tcp_slots, (uint32_t)tcp->nslots);
@@ -157,21 +157,36 @@ static uint64_t key_of(const struct loader *loader, const struct mc_tcp_flow *fl
     return mc_tcp_key(flow, loader->tcp->skel->rodata->tcp_seeds);
 }
 
-int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *tag)
+static int filter_socket(int socket, const struct bpf_program *program)
 {
-    int filter = bpf_program__fd(loader->tcp->skel->progs.mc_tcp_filter);
-    struct mc_tcp_conn conn = {
-        .lock = MC_TCP_VOID, .slot = tag->slot, .generation = tag->generation};
+    int fd = bpf_program__fd(program);
+
+    return setsockopt(socket, SOL_SOCKET, SO_ATTACH_BPF, &fd, sizeof(fd)) ? -errno : 0;
+}
+
+int loader_tcp_listener(const struct loader *loader, int socket)
+{
+    return filter_socket(socket, loader->tcp->skel->progs.mc_tcp_listener);
+}
+
+int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *tag, unsigned mark)
+{
+    const struct tcp *skel = loader->tcp->skel;
+    struct mc_tcp_conn conn = {.lock = MC_TCP_VOID,
+                               .flags = mark ? MC_TCP_MARK_B : 0,
+                               .slot = tag->slot,
+                               .generation = tag->generation};
     uint64_t *cookie = &loader->tcp->cookies[tag->slot], key;
     socklen_t n = sizeof(*cookie);
+    int rc = filter_socket(socket, mark ? skel->progs.mc_tcp_filter_b : skel->progs.mc_tcp_filter);
 
-    if (setsockopt(socket, SOL_SOCKET, SO_ATTACH_BPF, &filter, sizeof(filter)) ||
-        getsockopt(socket, SOL_SOCKET, SO_COOKIE, cookie, &n))
+    if (rc)
+        return rc;
+    if (getsockopt(socket, SOL_SOCKET, SO_COOKIE, cookie, &n))
         return -errno;
     conn.flow.client[0] = *cookie;
     key = key_of(loader, &conn.flow);
-    return bpf_map_update_elem(bpf_map__fd(loader->tcp->skel->maps.mc_tcp_conns), &key, &conn,
-                               BPF_NOEXIST);
+    return bpf_map_update_elem(bpf_map__fd(skel->maps.mc_tcp_conns), &key, &conn, BPF_NOEXIST);
 }
 
 void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot)
@@ -181,6 +196,19 @@ void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot)
 
     if (!__atomic_load_n(&slot->answered, __ATOMIC_RELAXED)) /* else no entry waits */
         bpf_map_delete_elem(bpf_map__fd(loader->tcp->skel->maps.mc_tcp_conns), &key);
+}
+
+void loader_tcp_undo(const struct loader *loader, struct loader_tcp_undo *out)
+{
+    const struct tcp *skel = loader->tcp->skel;
+
+    *out = (struct loader_tcp_undo){
+        .order = bpf_program__fd(skel->progs.mc_tcp_order),
+        .filter = bpf_program__fd(skel->progs.mc_tcp_undone),
+        .conns = bpf_map__fd(skel->maps.mc_tcp_conns),
+        .rtx = bpf_map__fd(skel->maps.mc_tcp_rtx),
+    };
+    memcpy(out->seeds, skel->rodata->tcp_seeds, sizeof(out->seeds));
 }
 
 uint32_t loader_tcp_age(const struct loader *loader, uint32_t time)
@@ -208,7 +236,7 @@ static int read_conn(int conns, uint64_t key, struct mc_tcp_conn *conn)
     for (tries = 0; !rc && tries < READ_TRIES; tries++) {
         again = *conn;
         rc = bpf_map_lookup_elem(conns, &key, conn);
-        if (!rc && !conn->lock && memcmp(&again, conn, sizeof(again)) == 0)
+        if (!rc && conn->lock != MC_TCP_TAKEN && memcmp(&again, conn, sizeof(again)) == 0)
             break;
     }
     return rc;

@@ -24,6 +24,7 @@
 #include "bpf/answer/scratch.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
+#include "bpf/tcp/put.bpf.h"
 #include "bpf/tcp/rtx.bpf.h"
 
 /* --- a request -------------------------------------------------------------------------------- */
@@ -138,6 +139,8 @@ static __always_inline enum verdict conn_commit(struct mc_tcp_conn *conn, struct
     slot_hears(slot);
     tcp->delta = conn->delta;
     tcp->tsval = bpf_ntohl(conn->tsval);
+    if (pays)
+        tcp->mark = conn_mark(conn);
     conn_words(conn, words, segment->ack, segment->seq + segment->n, segment->tsval);
     return VERDICT_OK;
 }

@@ -74,7 +74,8 @@ enum { HEADERS_MOST = ETH_HLEN + 60 + 60 /* bytes of a segment before its data *
 struct segment_scratch {
     struct tcp_segment segment;
     struct mc_tcp_delta delta; /* by which it is translated, or with the reply to be sent again, */
-    u32 tsval;                 /* and the connection's last TSval on the wire */
+    u32 tsval;                 /* and the connection's last TSval on the wire, */
+    u32 mark;                  /* and translation mark */
     u64 boundary;              /* the server's, before the lookup */
     u64 owner;                 /* of the retransmit buffer, */
     u32 rtx;                   /* and where in the pool it is */
@@ -194,8 +195,8 @@ static __always_inline void conn_unlock(struct mc_tcp_conn *conn)
 
 /*
  * Makes the lock of the entry that was found for a flow TAKEN, VOID or FROZEN. 0: another CPU keeps
- * it; it is frozen; or it was removed meanwhile, and its memory may be another connection's entry:
- * the map gives it out again at once.
+ * it; it is frozen (RULE_FROZEN); or it was removed meanwhile, and its memory may be another
+ * connection's entry: the map gives it out again at once.
  */
 static __always_inline int conn_lock_as(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow,
                                         u32 to)
@@ -212,6 +213,11 @@ static __always_inline int conn_lock_as(struct mc_tcp_conn *conn, const struct m
 static __always_inline int conn_lock(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow)
 {
     return conn_lock_as(conn, flow, MC_TCP_TAKEN);
+}
+
+static __always_inline int conn_is_frozen(const struct mc_tcp_conn *conn)
+{
+    return READ_ONCE(conn->lock) == MC_TCP_FROZEN;
 }
 
 /*

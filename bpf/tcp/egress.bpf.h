@@ -51,9 +51,9 @@ static __always_inline u32 mss_of(const struct tcp_sock *socket)
 }
 
 /*
- * Whether an entry waits under a socket's cookie; then slot and generation of its connection are in
- * `conn`. The entry may be removed while it is read, and its memory become another entry's. It is
- * made only once for a socket, so if it can still be found it was not removed.
+ * Whether an entry waits under a socket's cookie; then slot, generation and mark of its connection
+ * are in `conn`. The entry may be removed while it is read, and its memory become another entry's.
+ * It is made only once for a socket, so if it can still be found it was not removed.
  */
 static __always_inline int tcp_waits(const struct mc_tcp_flow *cookie, struct mc_tcp_conn *conn)
 {
@@ -63,6 +63,7 @@ static __always_inline int tcp_waits(const struct mc_tcp_flow *cookie, struct mc
         return 0;
     conn->slot = READ_ONCE(entry->slot);
     conn->generation = READ_ONCE(entry->generation);
+    conn->flags = READ_ONCE(entry->flags);
     read_barrier();
     return conn_find(cookie) != NULL;
 }
@@ -139,7 +140,7 @@ __attribute__((noinline)) int tcp_probe(struct __sk_buff *skb)
     if (!skb_save_headers(skb, scratch, L4_TEXT))
         return TC_ACT_SHOT;
     return skb_make_bare(skb, scratch, tcp->delta.reply - 1,
-                         delta_ack_tx(&tcp->delta, tcp->segment.ack), 0, 0)
+                         delta_ack_tx(&tcp->delta, tcp->segment.ack), tcp, 0)
                ? TC_ACT_SHOT
                : TC_ACT_UNSPEC;
 }
@@ -293,6 +294,19 @@ static __always_inline void tcp_accepts(struct __sk_buff *skb, const struct mc_t
         conn_forget(flow);
 }
 
+/*
+ * The lock of the entry is not to be had. Of a frozen one nothing leaves that its own socket sends,
+ * nor a RST, as Linux sends while there is no socket; the numbers of its next one are those of the
+ * wire (RULE_FROZEN_OUT).
+ */
+static __always_inline int tcp_tx_unlocked(const struct mc_tcp_conn *conn, u64 sender, u32 flags)
+{
+    if (conn_is_frozen(conn) && !conn_is_of(conn, sender) && !(flags & TCP_RST))
+        return TC_ACT_UNSPEC;
+    tcp_count(MC_TCP_DROPPED);
+    return TC_ACT_SHOT;
+}
+
 /* Translates a segment of the socket's, as tcp->shift says. */
 static __always_inline int tcp_translate(struct __sk_buff *skb, struct segment_scratch *tcp, u32 l4)
 {
@@ -345,10 +359,8 @@ int mc_tcp_egress(struct __sk_buff *skb)
     old = mss_is_old(conn, segment);
     mss = old && segment->n ? socket_mss(skb) : 0;
     seen = likely(READ_ONCE(conn->flags) & MC_TCP_FOLLOWED) || guard_sees(skb->sk);
-    if (unlikely(!conn_lock(conn, &segment->flow))) {
-        tcp_count(MC_TCP_DROPPED);
-        return TC_ACT_SHOT;
-    }
+    if (unlikely(!conn_lock(conn, &segment->flow)))
+        return tcp_tx_unlocked(conn, sender, segment->flags);
     done = conn_has_translated(conn, segment);
     own = conn_is_of(conn, sender);
     if (unlikely(!own)) {

@@ -60,9 +60,9 @@ __attribute__((noinline)) int tcp_tc_send(struct __sk_buff *skb)
     bpf_clone_redirect(skb, skb->ifindex, 0);
     skb->mark = mark;
     return skb_make_bare(skb, scratch, tcp->segment.seq - (tcp->delta.rx - tcp->delta.nrequest),
-                         tcp->segment.ack - (tcp->delta.tx - tcp->delta.nreply), tcp->tsval, 1)
+                         tcp->segment.ack - (tcp->delta.tx - tcp->delta.nreply), tcp, 1)
                ? TC_ACT_SHOT
-               : skb_hand(skb, &tcp->segment);
+               : skb_hand(skb, tcp);
 }
 
 /*
@@ -127,7 +127,7 @@ __attribute__((noinline)) int tcp_tc_hand(struct __sk_buff *skb, u32 l4, u32 seq
         tcp_count(MC_TCP_DROPPED);
         return TC_ACT_SHOT;
     }
-    return skb_hand(skb, &tcp->segment);
+    return skb_hand(skb, tcp);
 }
 
 /*
@@ -168,6 +168,7 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
     }
     delta = conn->delta;
     tcp->tsval = bpf_ntohl(conn->tsval);
+    tcp->mark = conn_mark(conn);
     seq = conn_seq_rx(conn, &tcp->segment);
     generation = conn->generation;
     conn_unlock(conn);
@@ -179,7 +180,7 @@ static __always_inline int tcp_tc_pass(struct __sk_buff *skb, struct scratch *sc
     if (tcp->reason)
         tcp_count(tcp->reason);
     if (!delta_is_used(&delta))
-        return skb_hand(skb, &tcp->segment);
+        return skb_hand(skb, tcp);
     slot_handed(slot, generation, ack_due);
     tcp->delta = delta;
     return tcp_tc_hand(skb, l4, seq);
@@ -257,16 +258,21 @@ static __always_inline int tcp_is_too_late(const struct tcp_segment *segment)
 }
 
 /*
- * A SYN of a client's. If the server has closed the connection that had these ports, another one
- * begins, and what was known is void. Egress forgets it, too, with the answer to the SYN, which may
- * take a path without the programs.
+ * A SYN of a client's. None reaches the listening socket while an entry is frozen, whose next
+ * socket could not have these ports then. If the server has closed the connection that had these
+ * ports, another one begins, and what was known is void. Egress forgets it, too, with the answer to
+ * the SYN, which may take a path without the programs.
  */
-static __always_inline void tcp_opens(const struct mc_tcp_flow *flow,
-                                      const struct mc_tcp_conn *conn,
-                                      const struct mc_tcp_slot *slot)
+static __always_inline int tcp_opens(const struct mc_tcp_flow *flow, const struct mc_tcp_conn *conn,
+                                     const struct mc_tcp_slot *slot)
 {
-    if (slot && READ_ONCE(slot->generation) != conn->generation)
-        conn_forget(flow);
+    if (!conn_is_frozen(conn)) {
+        if (slot && READ_ONCE(slot->generation) != conn->generation)
+            conn_forget(flow);
+        return TC_ACT_UNSPEC;
+    }
+    tcp_count(MC_TCP_DROPPED);
+    return TC_ACT_SHOT;
 }
 
 SEC("tc")
@@ -288,13 +294,18 @@ int mc_tcp_ingress(struct __sk_buff *skb)
     if (!conn)
         return TC_ACT_UNSPEC;
     slot = conn_slot(conn);
-    if (tcp->segment.flags & TCP_SYN) {
-        tcp_opens(&tcp->segment.flow, conn, slot);
+    if (tcp->segment.flags & TCP_SYN)
+        return tcp_opens(&tcp->segment.flow, conn, slot);
+    if (!slot)
         return TC_ACT_UNSPEC;
+    if (unlikely(has_translation_mark(tcp->segment.urgent, tcp->segment.flags))) {
+        if (tcp->segment.urgent != conn_mark(conn)) { /* RULE_MARK */
+            tcp_count(MC_TCP_DROPPED);
+            return TC_ACT_SHOT;
+        }
+        if (delta_is_used(&conn->delta))
+            return TC_ACT_UNSPEC;
     }
-    if (!slot || (delta_is_used(&conn->delta) &&
-                  has_translation_mark(tcp->segment.urgent, tcp->segment.flags)))
-        return TC_ACT_UNSPEC;
     tcp->can_resend =
         l4 == ETH_HLEN + (skb->protocol == bpf_htons(ETH_P_IPV6) ? IP6_BYTES : IP4_BYTES) &&
         conn->vlan == skb_vlan(skb);

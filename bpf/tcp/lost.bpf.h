@@ -106,40 +106,114 @@ static __always_inline const struct mc_tcp_conn *filter_find(struct __sk_buff *s
     return conn_find(&flow);
 }
 
+/* A segment as a filter sees it, from TCP's sequence number on. */
+struct filtered {
+    u32 seq, ack;
+    u16 flags; /* network order, with the header's length */
+    u16 window, sum, urgent;
+};
+
 /*
- * The filter of a socket that the server has tagged: drops what should bear the translation mark.
+ * Whether TC has handed over a segment for a connection's other socket: its numbers are that one's.
+ */
+static __always_inline int is_for_another(const struct __sk_buff *skb,
+                                          const struct filtered *segment)
+{
+    return is_translation_mark(skb->tc_index) ||
+           has_translation_mark(segment->urgent, bpf_ntohs(segment->flags));
+}
+
+static __always_inline int filter_drop(void)
+{
+    tcp_count(MC_TCP_DROPPED);
+    return 0;
+}
+
+/*
+ * The filter of a socket that the server has tagged: drops what should bear its translation mark.
  * It lets a SYN through: the client has forgotten the connection, and wants another one. What bears
  * TC's note is let through at once: of a connection on which nothing was answered, which bears no
  * mark, it takes longer to find that out than all that TC does.
  */
-SEC("socket")
-int mc_tcp_filter(struct __sk_buff *skb)
+static __always_inline int filter_marked(struct __sk_buff *skb, u16 mark)
 {
     const struct mc_tcp_conn *conn;
+    struct filtered segment;
     struct mc_tcp_slot *slot;
-    u16 tcp[8]; /* from the sequence number on */
     u32 seq;
 
-    if (likely(skb->tc_index == translation_mark))
+    if (likely(skb->tc_index == mark))
         return -1;
-    if (bpf_skb_load_bytes(skb, 4, tcp, sizeof(tcp)) ||
-        likely(has_translation_mark(tcp[7], bpf_ntohs(tcp[4]))) || tcp[4] & bpf_htons(TCP_SYN))
+    if (bpf_skb_load_bytes(skb, 4, &segment, sizeof(segment)) || segment.flags & bpf_htons(TCP_SYN))
         return -1;
+    if (likely(has_translation_mark(segment.urgent, bpf_ntohs(segment.flags)) &&
+               segment.urgent == mark))
+        return -1;
+    if (is_for_another(skb, &segment))
+        return filter_drop();
     conn = filter_find(skb);
     if (!conn)
         return -1;
+    if (conn_is_frozen(conn))
+        return filter_drop();
     slot = conn_slot(conn);
     if (!slot || READ_ONCE(slot->generation) != conn->generation ||
         !(READ_ONCE(slot->answered) | READ_ONCE(slot->outstanding)))
         return -1;
-    seq = bpf_ntohl(LOAD32(tcp));
+    seq = bpf_ntohl(segment.seq);
     if (conn_expects_next(conn, seq)) {
-        WRITE_ONCE(slot->last_ack_seen, bpf_ntohl(LOAD32(tcp + 2)));
+        WRITE_ONCE(slot->last_ack_seen, bpf_ntohl(segment.ack));
         if (!READ_ONCE(slot->lost))
             WRITE_ONCE(slot->lost, slot_time(0));
     }
     tcp_count(MC_TCP_LOST);
     return 0;
+}
+
+SEC("socket")
+int mc_tcp_filter(struct __sk_buff *skb)
+{
+    return filter_marked(skb, translation_marks[0]);
+}
+
+SEC("socket")
+int mc_tcp_filter_b(struct __sk_buff *skb)
+{
+    return filter_marked(skb, translation_marks[1]);
+}
+
+/*
+ * The filter of a socket that the server has put in the place of another one, and that is not
+ * followed: what was translated on its way is for the other (RULE_MARK).
+ */
+SEC("socket")
+int mc_tcp_undone(struct __sk_buff *skb)
+{
+    struct filtered segment;
+
+    if (bpf_skb_load_bytes(skb, 4, &segment, sizeof(segment)) || !is_for_another(skb, &segment))
+        return -1;
+    return filter_drop();
+}
+
+/*
+ * The filter of the server's listening sockets, to which Linux gives what comes for a connection
+ * while the server puts another socket in the place of its own: it would reset the connection
+ * (RULE_LISTENER). A socket that is accepted has it until the server gives it another.
+ */
+SEC("socket")
+int mc_tcp_listener(struct __sk_buff *skb)
+{
+    const struct bpf_sock *sk = skb->sk;
+    const struct mc_tcp_conn *conn;
+    u8 flags;
+
+    if (!sk || likely(sk->state != BPF_TCP_LISTEN))
+        return -1;
+    if (bpf_skb_load_bytes(skb, 13, &flags, sizeof(flags)) || flags & TCP_SYN)
+        return -1;
+    conn = filter_find(skb);
+    return conn && unlikely(conn_is_frozen(conn)) ? filter_drop() : -1;
 }
 
 #endif

@@ -12,7 +12,6 @@
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/tcp.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
-#include "bpf/tcp/put.bpf.h"
 
 /* Marks packets that the programs send themselves for the one on egress. Set before the load. */
 const volatile __u32 tcp_mark = 0;
@@ -92,7 +91,8 @@ static __always_inline int tcp_tc_make(struct __sk_buff *skb, struct scratch *sc
  * packet.
  */
 static __always_inline int skb_make_bare(struct __sk_buff *skb, struct scratch *scratch, u32 seq,
-                                         u32 ack, u32 last, const int ingress)
+                                         u32 ack, const struct segment_scratch *tcp,
+                                         const int ingress)
 {
     char *out = scratch->reply, *ip = out + ETH_HLEN, *l4;
     u64 v6 = scratch->offsets.v6, sum;
@@ -106,8 +106,8 @@ static __always_inline int skb_make_bare(struct __sk_buff *skb, struct scratch *
     l4[13] = TCP_ACK;
     STORE16(l4 + 16, 0);
     if (ingress) {
-        STORE16(l4 + 18, translation_mark);
-        STORE32(l4 + 28, bpf_htonl(timestamp_rx(bpf_ntohl(LOAD32(l4 + 28)), last)));
+        STORE16(l4 + 18, tcp->mark);
+        STORE32(l4 + 28, bpf_htonl(timestamp_rx(bpf_ntohl(LOAD32(l4 + 28)), tcp->tsval)));
     } else {
         STORE32(l4 + 24, bpf_htonl(bpf_ntohl(LOAD32(l4 + 24)) + MC_TCP_AHEAD));
     }

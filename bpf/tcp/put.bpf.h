@@ -17,13 +17,27 @@
 
 /* --- the translation mark --------------------------------------------------------------------- */
 
-/* The urgent pointer of segments that were translated for the socket. Set before the load. */
-const volatile __u16 translation_mark = 0;
+/*
+ * The urgent pointer of segments that were translated for the socket: of two, since a segment that
+ * was translated for one socket must not be taken by the next one of its connection, to which the
+ * server gives the other (RULE_MARK). Set before the load; not 0.
+ */
+const volatile __u16 translation_marks[2] = {};
+
+static __always_inline int is_translation_mark(u16 mark)
+{
+    return mark == translation_marks[0] || mark == translation_marks[1];
+}
 
 /* Whether a client's segment was translated before, on an interface beneath this one. */
 static __always_inline int has_translation_mark(u16 urgent, u32 flags)
 {
-    return urgent == translation_mark && !(flags & TCP_URG);
+    return is_translation_mark(urgent) && !(flags & TCP_URG);
+}
+
+static __always_inline u16 conn_mark(const struct mc_tcp_conn *conn)
+{
+    return conn->flags & MC_TCP_MARK_B ? translation_marks[1] : translation_marks[0];
 }
 
 /*
@@ -32,10 +46,10 @@ static __always_inline int has_translation_mark(u16 urgent, u32 flags)
  * One with URG, which TC does not mark, it does not note either: a forger of urgent data who knows
  * the numbers could put bytes into the stream.
  */
-static __always_inline int skb_hand(struct __sk_buff *skb, const struct tcp_segment *segment)
+static __always_inline int skb_hand(struct __sk_buff *skb, const struct segment_scratch *tcp)
 {
-    if (likely(!(segment->flags & TCP_URG)))
-        skb->tc_index = translation_mark;
+    if (likely(!(tcp->segment.flags & TCP_URG)))
+        skb->tc_index = tcp->mark;
     return TC_ACT_UNSPEC;
 }
 
@@ -97,8 +111,8 @@ static __always_inline int segment_put(struct __sk_buff *skb, u32 l4, void *at, 
     if (segment->flags & TCP_ACK)
         put_number(at + 8, bpf_htonl(ack), &change);
     if (ingress && !(segment->flags & TCP_URG)) { /* a socket is not given one with URG */
-        change += (u16)~segment->urgent + (u64)translation_mark;
-        STORE16(at + 18, translation_mark);
+        change += (u16)~segment->urgent + (u64)(u16)tcp->mark;
+        STORE16(at + 18, tcp->mark);
     }
     if (segment->has_timestamps) {
         if (at + L4_TEXT > end)

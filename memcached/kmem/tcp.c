@@ -35,7 +35,7 @@ static struct mc_tcp_slot *open_slot(struct boundaries *boundaries, int socket)
     struct mc_tcp_tag tag;
     bool follows = __atomic_load_n(&tcp->follows, __ATOMIC_RELAXED);
     struct mc_tcp_slot *slot = follows ? slots_get(&tcp->slots, &tag) : NULL;
-    int rc = slot ? loader_tcp_tag(tcp->loader, socket, &tag) : 0;
+    int rc = slot ? loader_tcp_tag(tcp->loader, socket, &tag, 0) : 0;
 
     if (!rc)
         return slot;

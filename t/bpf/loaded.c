@@ -70,9 +70,9 @@ uint32_t loader_tcp_mark(struct loader *loader)
     return loader->tcp->skel->rodata->tcp_mark;
 }
 
-uint16_t loader_tcp_translation_mark(struct loader *loader)
+uint16_t loader_tcp_translation_mark(struct loader *loader, bool second)
 {
-    return loader->tcp->skel->rodata->translation_mark;
+    return loader->tcp->skel->rodata->translation_marks[second];
 }
 
 uint64_t loader_tcp_key(const struct loader *loader, const struct mc_tcp_flow *flow)

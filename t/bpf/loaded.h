@@ -38,7 +38,7 @@ int loader_tcp_map(struct loader *loader, const char *name);
  * entry.
  */
 uint32_t loader_tcp_mark(struct loader *loader);
-uint16_t loader_tcp_translation_mark(struct loader *loader);
+uint16_t loader_tcp_translation_mark(struct loader *loader, bool second);
 uint64_t loader_tcp_key(const struct loader *loader, const struct mc_tcp_flow *flow);
 /* Detaches the guard as another process can. */
 void loader_tcp_unguard(struct loader *loader);

@@ -150,7 +150,7 @@ static void test_tcp(void)
 
     skel->rodata->weakly_ordered = 1; /* which leaves more of the code */
     if (ok(tcp__load(skel) == 0, "TCP: the programs are loaded"))
-        ok(test_object(skel->obj) == 6, "all 6 programs for TCP were checked");
+        ok(test_object(skel->obj) == 9, "all 9 programs for TCP were checked");
     tcp__destroy(skel);
 }
 

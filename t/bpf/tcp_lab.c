@@ -35,6 +35,7 @@ static int map_of(struct tcp_lab *lab, const char *name, size_t size)
 void tcp_lab_open(struct tcp_lab *lab)
 {
     char error[512];
+    int i;
 
     memset(lab, 0, sizeof(*lab));
     lab->off = SPLICE_LEFT_OUT;
@@ -47,7 +48,8 @@ void tcp_lab_open(struct tcp_lab *lab)
     lab->slots = loader_tcp_slots(lab->lab.loader);
     lab->conns = map_of(lab, "mc_tcp_conns", sizeof(struct mc_tcp_conn));
     lab->rtx = map_of(lab, "mc_tcp_rtx", sizeof(struct mc_tcp_rtx));
-    lab->translation_mark = ntohs(loader_tcp_translation_mark(lab->lab.loader));
+    for (i = 0; i < 2; i++)
+        lab->translation_marks[i] = ntohs(loader_tcp_translation_mark(lab->lab.loader, i));
     lab->lab.control->tcp_port = htons(LAB_PORT);
     tcp_lab_set_alone(lab, false);
 }
@@ -227,8 +229,7 @@ void segment_frame(struct frame *frame, const struct segment *segment)
 
 /* --- the connection ------------------------------------------------------------------------- */
 
-/* The flow of the connection, and the key of its entry. */
-static uint64_t flow_of(struct tcp_lab *lab, bool v6, struct mc_tcp_flow *flow)
+uint64_t conn_flow(struct tcp_lab *lab, bool v6, struct mc_tcp_flow *flow)
 {
     uint32_t from = htonl(LAB_CLIENT), to = htonl(LAB_SERVER);
 
@@ -244,20 +245,26 @@ static uint64_t flow_of(struct tcp_lab *lab, bool v6, struct mc_tcp_flow *flow)
 void conn_put(struct tcp_lab *lab, bool v6, const struct mc_tcp_conn *conn)
 {
     struct mc_tcp_conn whole = *conn;
-    uint64_t key = flow_of(lab, v6, &whole.flow);
+    uint64_t key = conn_flow(lab, v6, &whole.flow);
 
     if (bpf_map_update_elem(lab->conns, &key, &whole, BPF_ANY))
         diag("no entry: %s", strerror(errno));
 }
 
+bool conn_is_frozen(const struct mc_tcp_conn *conn)
+{
+    return conn->lock == MC_TCP_FROZEN;
+}
+
 bool conn_get(struct tcp_lab *lab, bool v6, struct mc_tcp_conn *conn)
 {
     struct mc_tcp_flow flow;
-    uint64_t key = flow_of(lab, v6, &flow);
+    uint64_t key = conn_flow(lab, v6, &flow);
 
     if (bpf_map_lookup_elem(lab->conns, &key, conn) || !mc_tcp_is_flow(&conn->flow, &flow))
         return false;
-    conn->lock = 0;
+    if (!conn_is_frozen(conn))
+        conn->lock = 0;
     memset(&conn->flow, 0, sizeof(conn->flow));
     return true;
 }
@@ -265,7 +272,7 @@ bool conn_get(struct tcp_lab *lab, bool v6, struct mc_tcp_conn *conn)
 void conn_delete(struct tcp_lab *lab, bool v6)
 {
     struct mc_tcp_flow flow;
-    uint64_t key = flow_of(lab, v6, &flow);
+    uint64_t key = conn_flow(lab, v6, &flow);
 
     bpf_map_delete_elem(lab->conns, &key);
 }

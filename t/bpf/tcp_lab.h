@@ -33,12 +33,12 @@ enum { FIN = 1, SYN = 2, RST = 4, PSH = 8, ACK = 16, URG = 32, ECE = 64, CWR = 1
 struct tcp_lab {
     struct lab lab;
     struct mc_tcp_slot *slots;
-    int conns, rtx;            /* maps */
-    uint16_t translation_mark; /* as it stands in a header */
-    bool alone;                /* TC has no XDP before it */
-    bool keeps_others;         /* an acknowledged reply's place is another connection's */
-    splice_rules off;          /* the rules without which the model is asked */
-    bool quiet;                /* a difference is not printed */
+    int conns, rtx;                /* maps */
+    uint16_t translation_marks[2]; /* as they stand in a header */
+    bool alone;                    /* TC has no XDP before it */
+    bool keeps_others;             /* an acknowledged reply's place is another connection's */
+    splice_rules off;              /* the rules without which the model is asked */
+    bool quiet;                    /* a difference is not printed */
 };
 
 /* The hooks, by the programs that stand there and call those of bpf/tcp. */
@@ -90,9 +90,12 @@ void conn_init(struct tcp_lab *lab, struct mc_tcp_conn *conn, uint32_t in, uint3
 /* The same of a stream with so many bytes so far, whose first byte has this number. */
 void conn_init_at(struct tcp_lab *lab, struct mc_tcp_conn *conn, uint32_t in, uint32_t out,
                   uint32_t base, uint32_t far);
+/* The connection's flow, and the key of its entry. */
+uint64_t conn_flow(struct tcp_lab *lab, bool v6, struct mc_tcp_flow *flow);
 /* Entries that tests have and compare are without the flow. */
 void conn_put(struct tcp_lab *lab, bool v6, const struct mc_tcp_conn *conn);
 bool conn_get(struct tcp_lab *lab, bool v6, struct mc_tcp_conn *conn);
+bool conn_is_frozen(const struct mc_tcp_conn *conn);
 void conn_delete(struct tcp_lab *lab, bool v6);
 /* What the server publishes once it has done all that the socket was given. */
 void conn_settle(struct tcp_lab *lab, const struct mc_tcp_conn *conn);

@@ -164,7 +164,9 @@ static void any_conn(struct tcp_lab *lab, bool v6, struct mc_tcp_conn *conn)
     if (one_in(20))
         conn->snd_una -= below(100);
     if (one_in(20))
-        conn->flags = below(8);
+        conn->flags = below(16);
+    if (one_in(30))
+        conn->lock = MC_TCP_FROZEN;
     conn_put(lab, v6, conn);
 }
 
@@ -276,7 +278,8 @@ static void test_each_rule(struct tcp_lab *lab)
         ROW(RULE_NOTE_ACK),      ROW(RULE_NOTE_XDP),   ROW(RULE_FOLLOWED_SENT),
         ROW(RULE_KMAX_ACK),      ROW(RULE_KMAX),       ROW(RULE_CONSUMED),
         ROW(RULE_KSND),          ROW(RULE_SENT),       ROW(RULE_ONE),
-        ROW(RULE_FOLLOWED),      ROW(RULE_CLOSING),
+        ROW(RULE_FOLLOWED),      ROW(RULE_CLOSING),    ROW(RULE_FROZEN),
+        ROW(RULE_FROZEN_OUT),
     };
     unsigned int tally[ACTS], said;
     size_t i;

@@ -96,6 +96,7 @@ static struct splice_conn model_conn(const struct mc_tcp_conn *conn)
         .learned = conn->born,
         .outstanding = conn->delta.nreply,
         .closing = conn->flags & MC_TCP_CLOSING,
+        .frozen = conn_is_frozen(conn),
         .req_start = conn->delta.request,
         .req_len = conn->delta.nrequest,
         .rep_start = conn->delta.reply,
@@ -112,7 +113,7 @@ static void conn_become(struct mc_tcp_conn *conn, const struct splice_conn *c)
     conn->snd_una = c->kack;
     conn->snd_nxt = c->ksnd;
     conn->last_ack_sent = c->last_ack_sent;
-    conn->flags &= MC_TCP_MSS_OLD;
+    conn->flags &= MC_TCP_MSS_OLD | MC_TCP_MARK_B;
     conn->flags |= (c->followed ? MC_TCP_FOLLOWED : 0) | (c->closing ? MC_TCP_CLOSING : 0);
 }
 
@@ -346,6 +347,28 @@ static void pass(const struct tcp_lab *lab, enum splice_stage stage, const struc
     conn_become(conn, c);
 }
 
+/* XDP leaves what comes for a frozen entry to TC, if only when it is about to answer it. */
+static struct outcome frozen(struct tcp_lab *lab, enum splice_stage stage,
+                             const struct segment *segment, const struct request *request,
+                             unsigned int odd, const struct mc_tcp_conn *conn)
+{
+    struct outcome outcome = {.act = ACT_DROP, .reason = MC_TCP_DROPPED};
+    struct splice_conn c = model_conn(conn);
+    enum splice_verdict verdict;
+    uint32_t reason;
+
+    if (stage == SPLICE_TC)
+        return outcome;
+    c.frozen = false;
+    verdict = judge(lab, SPLICE_XDP, segment, request, odd, conn, &c, &reason);
+    outcome.act = ACT_PASS;
+    outcome.reason =
+        data_of(segment, odd) && verdict != SPLICE_DEFER ? reason : (uint32_t)NOT_COUNTED;
+    if (verdict == SPLICE_ANSWER)
+        outcome.reason = MC_TCP_PASS_BOUNDARY;
+    return outcome;
+}
+
 static struct outcome ingress(struct tcp_lab *lab, enum splice_stage stage,
                               const struct segment *segment, const struct request *request,
                               unsigned int odd, struct mc_tcp_conn *conn, long *freed)
@@ -359,6 +382,8 @@ static struct outcome ingress(struct tcp_lab *lab, enum splice_stage stage,
     uint32_t reason, n = data_of(segment, odd);
     enum splice_verdict verdict;
 
+    if (c.frozen && follows(lab->off, RULE_FROZEN))
+        return frozen(lab, stage, segment, request, odd, conn);
     outcome.left =
         judge(lab, SPLICE_XDP, segment, request, odd, conn, &as_xdp, &reason) == SPLICE_DEFER;
     verdict = judge(lab, stage, segment, request, odd, conn, &c, &reason);
@@ -421,7 +446,11 @@ static struct outcome leaves(struct tcp_lab *lab, const struct segment *segment,
     struct splice_conn c = model_conn(conn);
     bool whole;
 
-    if (odd & (ODD_FOREIGN | ODD_MARK) || segment->flags & SYN || was_translated(conn, segment))
+    if (odd & (ODD_FOREIGN | ODD_MARK) || segment->flags & SYN)
+        return outcome;
+    if (c.frozen && !splice_egress(&c, &g, lab->off))
+        return (struct outcome){.act = ACT_DROP, .reason = MC_TCP_DROPPED};
+    if (was_translated(conn, segment))
         return outcome;
     whole = splice_egress(&c, &g, lab->off);
     c.closing |= (segment->flags & RST) != 0;
@@ -450,6 +479,9 @@ static struct outcome model_run(struct tcp_lab *lab, enum hook hook, const struc
     *freed = -1;
     if (hook == HOOK_EGRESS)
         return leaves(lab, segment, odd, conn);
+    if (hook == HOOK_INGRESS && segment->flags & SYN && !(odd & ODD_FOREIGN) &&
+        conn_is_frozen(conn))
+        return (struct outcome){.act = ACT_DROP, .reason = MC_TCP_DROPPED};
     if (odd & ODD_FOREIGN || segment->flags & SYN || (hook == HOOK_INGRESS && odd & ODD_DONE) ||
         (hook == HOOK_XDP && (segment->flags & RST || odd & (ODD_TO_TCP | ODD_OPTIONS))))
         return outcome;
@@ -571,7 +603,7 @@ void segment_mark(const struct tcp_lab *lab, uint8_t *tcp, const struct mc_tcp_c
                   bool ingress)
 {
     if (ingress && !(tcp[13] & URG))
-        put16(tcp + 18, lab->translation_mark);
+        put16(tcp + 18, lab->translation_marks[!!(conn->flags & MC_TCP_MARK_B)]);
     if (tcp[12] >> 4 < 8 || get32(tcp + 20) != 0x0101080a)
         return;
     if (ingress)
@@ -817,7 +849,7 @@ static void note_slot(struct mc_tcp_slot *slot, enum hook hook, const struct seg
     if (act == ACT_ANSWER || act == ACT_ANSWER_PAID)
         slot->lost = 0;
     if (hook == HOOK_XDP || !is_used(after) || slot->generation != before->generation ||
-        odd & (ODD_FOREIGN | ODD_MARK | ODD_DONE) || segment->flags & SYN)
+        conn_is_frozen(before) || odd & (ODD_FOREIGN | ODD_MARK | ODD_DONE) || segment->flags & SYN)
         return;
     if (hook == HOOK_EGRESS && !was_translated(before, segment))
         slot->ack_due = 0;
@@ -884,7 +916,8 @@ static const char *compare(struct tcp_lab *lab, enum hook hook, const struct seg
         wrong = "the verdict";
     }
     wrong = wrong ? wrong : compare_frame(lab, hook, frame, &want, found, &run);
-    if (!wrong && is_opening(hook, segment, odd, slot.generation != before.generation))
+    if (!wrong && !conn_is_frozen(&before) &&
+        is_opening(hook, segment, odd, slot.generation != before.generation))
         return conn_get(lab, segment->v6, &have) ? "the entry is still there" : NULL;
     if (!wrong && !conn_get(lab, segment->v6, &have))
         return "the entry is gone";

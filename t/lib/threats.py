@@ -113,8 +113,8 @@ ROWS = (
         ("old_times_are_answered", ((COMMIT, r"return seq_before\(segment->tsval, "
                                      r"conn->client_ts\)[^;]*;", "return 0;"),),
          HOSTILE, "forged_segments"),
-        ("urgent_noted", (("bpf/tcp/put.bpf.h", r"if \(likely\(!\(segment->flags & TCP_URG\)\)\)",
-                           "if (1)"),), HOSTILE, "forged_segments"),
+        ("urgent_noted", (("bpf/tcp/put.bpf.h", r"if \(likely\(!\(tcp->segment\.flags & "
+                          r"TCP_URG\)\)\)", "if (1)"),), HOSTILE, "forged_segments"),
     )),
     ("`tcp=on`: the number that an ICMP error quotes", (
         ("numbers_of_the_wire", (("bpf/tcp/icmp.bpf.h", r"to = bpf_htonl\(delta_ack_rx[^;]*;",
@@ -286,6 +286,14 @@ ROWS = (
                                          r"likely\(conn->cookie == cookie\) \|\| !conn->cookie",
                                          "likely(conn->cookie == cookie) || 1"),),
          PATHS, "a_container_beside_a_connection"),
+    )),
+    ("`tcp=on`: that a segment is for the socket which gets it", (
+        ("a_former_sockets_segments", (("bpf/tcp/lost.bpf.h",
+                                        r"is_translation_mark\(skb->tc_index\) \|\|\s+has_[^;]*;",
+                                        "0;"),), "t/bpf/tcp_undo.c"),
+        ("the_listening_socket_of_a_frozen_entry", (("bpf/tcp/lost.bpf.h",
+                                                     r"unlikely\(conn_is_frozen\(conn\)\) \?",
+                                                     "0 ?"),), "t/bpf/tcp_undo.c"),
     )),
     ("that the programs on TC see every packet", (
         ("behind_the_others", (("bpf/attach/order.c", r"at, BEFORE, 0, 0\) : fd",

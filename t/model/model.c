@@ -67,6 +67,22 @@ static struct splice_segment get(struct model_queue *q, unsigned i)
     return segment;
 }
 
+/* Which of the bytes that the server gets, or sends, of its own has this number of its socket's. */
+static unsigned in_at(const struct model_state *s, num n)
+{
+    return (num)(n - CLIENT_BASE - (s->undo.stage == UNDO_DONE ? s->undo.in : 0));
+}
+
+static unsigned out_at(const struct model_state *s, num n)
+{
+    return (num)(n - SERVER_BASE - (s->undo.stage == UNDO_DONE ? s->undo.out : 0));
+}
+
+static bool undoes(const struct model_state *s)
+{
+    return s->undo.stage != UNDO_NOT && s->undo.stage != UNDO_DONE;
+}
+
 /* Where command `i` begins in the client's bytes. */
 static unsigned start_of(const struct model *m, unsigned i)
 {
@@ -100,51 +116,6 @@ static unsigned passed_byte(const struct model *m, const struct model_state *s, 
     return start_of(m, m->ncommands);
 }
 
-/* Which reply the server's byte `n` is of, as the client must find it. */
-static unsigned reply_of(const struct model *m, const struct model_state *s, unsigned n,
-                         unsigned *at, unsigned *len)
-{
-    *len = 1;
-    if (s->server.closed && n + 1u == (num)(s->server.written - SERVER_BASE))
-        return FIN_REPLY;
-    for (unsigned i = 0; i < m->ncommands; i++) {
-        if (s->spliced & 1u << i)
-            continue;
-        if (n < m->commands[i].reply) {
-            *at = n;
-            *len = m->commands[i].reply;
-            return i;
-        }
-        n -= m->commands[i].reply;
-    }
-    assert(!"a byte that the server has not written");
-    return 0;
-}
-
-/* How many of the server's own bytes the client has. */
-static unsigned server_bytes(const struct model *m, const struct model_state *s)
-{
-    unsigned n = s->client.closed;
-
-    for (unsigned i = 0; i < s->client.command; i++)
-        if (!(s->spliced & 1u << i))
-            n += m->commands[i].reply;
-    return n + (s->client.kept ? 0 : s->client.at);
-}
-
-/* The get that fills this segment, -1: it is none. */
-static int whole_get(const struct model *m, const struct splice_segment *g)
-{
-    unsigned i = command_at(m, g->content);
-
-    if (!g->len || i == m->ncommands || !m->commands[i].get || g->content != start_of(m, i))
-        return -1;
-    if (g->len == m->commands[i].len ||
-        (g->len > m->commands[i].len && !follows(m->off, RULE_WHOLE)))
-        return (int)i;
-    return -1;
-}
-
 /* The bytes of a reply of ours: whose it is, and as how many bytes it was found; from the first. */
 static uint8_t kept_bytes(unsigned command, unsigned size)
 {
@@ -172,11 +143,73 @@ static unsigned kept_size(uint8_t bytes)
     return bytes & 3;
 }
 
+/* Which reply the server's byte `n` is of, as the client must find it. */
+static unsigned reply_of(const struct model *m, const struct model_state *s, unsigned n,
+                         unsigned *at, unsigned *len)
+{
+    *len = 1;
+    if (s->server.closed && n + 1u == out_at(s, s->server.written))
+        return FIN_REPLY;
+    for (unsigned i = 0; i < m->ncommands; i++) {
+        if (s->spliced & 1u << i)
+            continue;
+        if (n < m->commands[i].reply) {
+            *at = n;
+            *len = m->commands[i].reply;
+            return i;
+        }
+        n -= m->commands[i].reply;
+    }
+    assert(!"a byte that the server has not written");
+    return 0;
+}
+
+/* Whether a number is that of a byte which the next socket was given to send as its first. */
+static bool was_kept(const struct model_state *s, num seq)
+{
+    return s->undo.stage == UNDO_DONE && (num)(seq - s->undo.start) < s->undo.len;
+}
+
+/* Likewise of the byte that has this number of the socket's. */
+static unsigned reply_at(const struct model *m, const struct model_state *s, num seq, unsigned *at,
+                         unsigned *len)
+{
+    if (!was_kept(s, seq))
+        return reply_of(m, s, out_at(s, seq), at, len);
+    *at = (num)(seq - s->undo.start);
+    *len = s->undo.len;
+    return kept_command(s->undo.kept);
+}
+
+/* How many of the server's own bytes the client has. */
+static unsigned server_bytes(const struct model *m, const struct model_state *s)
+{
+    unsigned n = s->client.closed;
+
+    for (unsigned i = 0; i < s->client.command; i++)
+        if (!(s->spliced & 1u << i))
+            n += m->commands[i].reply;
+    return n + (s->client.kept ? 0 : s->client.at);
+}
+
+/* The get that fills this segment, -1: it is none. */
+static int whole_get(const struct model *m, const struct splice_segment *g)
+{
+    unsigned i = command_at(m, g->content);
+
+    if (!g->len || i == m->ncommands || !m->commands[i].get || g->content != start_of(m, i))
+        return -1;
+    if (g->len == m->commands[i].len ||
+        (g->len > m->commands[i].len && !follows(m->off, RULE_WHOLE)))
+        return (int)i;
+    return -1;
+}
+
 /* --- the client --- */
 
 static void client_acked(struct maker *k, struct model_state *s, num ack)
 {
-    unsigned received = passed_byte(k->m, s, (num)(s->server.rcv - CLIENT_BASE));
+    unsigned received = passed_byte(k->m, s, in_at(s, s->server.rcv));
 
     if (after(ack, s->client.nxt))
         k->wrong = "the client gets an ack for what it has not sent";
@@ -190,8 +223,12 @@ static void client_byte(struct maker *k, struct model_state *s, const struct spl
                         unsigned i)
 {
     unsigned at = i, len = g->len, command = kept_command(g->content);
+    bool kept = g->kept;
 
-    if (!g->kept) {
+    if (g->numbered) {
+        command = reply_at(k->m, s, g->content + i, &at, &len);
+        kept = was_kept(s, g->content + i);
+    } else if (!g->kept) {
         command = reply_of(k->m, s, g->content + i, &at, &len);
     } else if (g->piece) {
         at += kept_from(g->content);
@@ -206,11 +243,11 @@ static void client_byte(struct maker *k, struct model_state *s, const struct spl
             k->wrong = "the client gets a FIN inside of a reply";
         s->client.closed = true;
     } else if (command != s->client.command || at != s->client.at ||
-               (at && (len != s->client.len || g->kept != s->client.kept))) {
+               (at && (len != s->client.len || kept != s->client.kept))) {
         k->wrong = "the client gets other bytes than those of the next reply";
     } else {
         s->client.len = len;
-        s->client.kept = g->kept;
+        s->client.kept = kept;
         if (++s->client.at == len) {
             s->client.at = s->client.len = s->client.kept = 0;
             s->client.command++;
@@ -256,7 +293,7 @@ static void client_send(struct maker *k, num seq, unsigned len, const char *what
 
 static bool consumable(const struct model *m, const struct model_state *s)
 {
-    unsigned i = command_at(m, passed_byte(m, s, (num)(s->server.read - CLIENT_BASE)));
+    unsigned i = command_at(m, passed_byte(m, s, in_at(s, s->server.read)));
 
     return i < m->ncommands && !s->server.closed &&
            m->commands[i].len <= (num)(s->server.rcv - s->server.read);
@@ -265,8 +302,8 @@ static bool consumable(const struct model *m, const struct model_state *s)
 /* Nothing goes on: only what the client's program has not sent yet, and timers. */
 static bool idle(const struct model *m, const struct model_state *s)
 {
-    return quiet(s) && !s->client.owed && !s->server.owed && s->server.nxt == s->server.written &&
-           !consumable(m, s);
+    return quiet(s) && !undoes(s) && !s->client.owed && !s->server.owed &&
+           s->server.nxt == s->server.written && !consumable(m, s);
 }
 
 /*
@@ -336,9 +373,11 @@ static void client_steps(struct maker *k)
 
 static void server_acked(struct maker *k, struct model_state *s, num ack)
 {
+    num most = s->undo.stage == UNDO_DONE ? s->client.rcv : SERVER_BASE + server_bytes(k->m, s);
+
     if (after(ack, s->server.nxt))
         k->wrong = "the socket gets an ack for what it has not sent";
-    else if (after(ack, SERVER_BASE + server_bytes(k->m, s)))
+    else if (after(ack, most))
         k->wrong = "the socket gets an ack for what the client has not received";
     if (after(ack, s->server.una))
         s->server.una = ack;
@@ -354,7 +393,7 @@ static void server_receive(struct maker *k, struct model_state *s, struct splice
     if (after(g.seq, s->server.rcv))
         return;
     for (unsigned i = (num)(s->server.rcv - g.seq); i < g.len && !k->wrong; i++) {
-        if (g.content + i != passed_byte(k->m, s, (num)(s->server.rcv - CLIENT_BASE)))
+        if (g.content + i != passed_byte(k->m, s, in_at(s, s->server.rcv)))
             k->wrong = "the server gets other bytes than the next that are its own";
         s->server.rcv++;
     }
@@ -368,7 +407,8 @@ static void server_send(struct maker *k, num seq, unsigned len, const char *what
 
     if (s.out.n == MODEL_QUEUE)
         return;
-    g.content = seq - SERVER_BASE;
+    g.numbered = s.undo.stage == UNDO_DONE;
+    g.content = g.numbered ? seq : out_at(&s, seq);
     g.fin = s.server.closed && len && (num)(seq + len) == s.server.written;
     if (after(seq + len, s.server.nxt))
         s.server.nxt = seq + len;
@@ -385,7 +425,7 @@ static void server_new(struct maker *k)
 
     if (!new)
         return;
-    reply_of(k->m, k->from, (num)(nxt - SERVER_BASE), &at, &one);
+    reply_at(k->m, k->from, nxt, &at, &one);
     server_send(k, nxt, new, "socket sends", 0, MODEL_ANY_WAY);
     if (one - at < new)
         server_send(k, nxt, one - at, "socket sends one reply", 0, 0);
@@ -401,7 +441,7 @@ static void server_again(struct maker *k)
     for (num seq = una; seq != nxt; seq++) {
         at = 0;
         all = (num)(nxt - seq);
-        reply_of(k->m, k->from, (num)(seq - SERVER_BASE), &at, &one);
+        reply_at(k->m, k->from, seq, &at, &one);
         for (unsigned len = 1; len <= all && len <= MODEL_MSS; len++) {
             sure = ways(len, one - at, all);
             if (!sure && !(k->m->flags & MODEL_SPLIT))
@@ -419,6 +459,8 @@ static void server_steps(struct maker *k)
     const struct model_state *s = k->from;
 
     k->segment = (struct splice_segment){0};
+    if (s->undo.stage == UNDO_GAP)
+        return;
     server_new(k);
     if (k->m->flags & MODEL_TIMERS)
         server_again(k);
@@ -467,7 +509,7 @@ static void program_steps(struct maker *k)
     bool unsent = s.server.sock != s.server.written;
 
     k->segment = (struct splice_segment){0};
-    if (s.server.closed)
+    if (s.server.closed || undoes(&s))
         return;
     if (stale && (first || !unsent))
         publish_step(k);
@@ -476,7 +518,7 @@ static void program_steps(struct maker *k)
     if (k->m->flags & MODEL_LATE && s.in.n && s.in.segments[0].mapped)
         return; /* the program's reading empties the backlog first */
     if (consumable(k->m, &s) && (!stale || !s.server.published)) {
-        unsigned i = command_at(k->m, passed_byte(k->m, &s, (num)(s.server.read - CLIENT_BASE)));
+        unsigned i = command_at(k->m, passed_byte(k->m, &s, in_at(&s, s.server.read)));
 
         s.server.read += k->m->commands[i].len;
         s.server.written += k->m->commands[i].reply;
@@ -562,7 +604,7 @@ static void answer(struct maker *k, struct model_state s, struct splice_segment 
         return;
     if (s.spliced & bit)
         k->wrong = "a request is answered twice in front of the socket";
-    else if (passed_byte(k->m, &s, (num)(s.server.rcv - CLIENT_BASE)) > start_of(k->m, i))
+    else if (passed_byte(k->m, &s, in_at(&s, s.server.rcv)) > start_of(k->m, i))
         k->wrong = "a request is answered that the server has as well";
     if (place >= 0 && splice_pays(&s.conn, &g))
         s.in.segments[place] = bare;
@@ -602,7 +644,8 @@ static void stage(struct maker *k, struct model_state s, struct splice_segment g
     bool whole = whole_get(k->m, &g) >= 0, refuses = k->m->flags & MODEL_REFUSE;
     unsigned sure = cost ? 0 : MODEL_ANY_WAY;
     enum splice_verdict verdict;
-    bool releases = place >= 0 && splice_releases(&s.conn, &g, k->m->off);
+    bool freezes = s.conn.frozen && follows(k->m->off, RULE_FROZEN);
+    bool releases = place >= 0 && !freezes && splice_releases(&s.conn, &g, k->m->off);
 
     k->segment = g;
     hear(k, &s, &g);
@@ -621,6 +664,10 @@ static void stage(struct maker *k, struct model_state s, struct splice_segment g
         break;
     case SPLICE_DEFER:
         enqueue(k, &s, g, "XDP leaves to TC", cost);
+        return;
+    case SPLICE_DROP:
+        get(&s.in, (unsigned)place);
+        take(k, &s, "TC drops", cost, sure);
         return;
     case SPLICE_ANSWER:
         answers(k, &s, g, place, cost);
@@ -653,7 +700,8 @@ static void busy_steps(struct maker *k)
     s.conn.kept = kept_bytes(command_at(k->m, g.content), 1);
     take(k, &s, "XDP's copy is torn: it drops", 1, 0);
     if (!follows(k->m->off, RULE_AGAIN) ||
-        splice_refuses(&s.conn, &s.server.boundary, &g, k->m->off) == NRULES)
+        (splice_refuses(&s.conn, &s.server.boundary, &g, k->m->off) == NRULES &&
+         !(s.conn.frozen && follows(k->m->off, RULE_FROZEN))))
         answers(k, &s, g, -1, 0);
     else
         take(k, &s, "XDP drops after all", 0, MODEL_ANY_WAY);
@@ -666,6 +714,85 @@ static void timer_steps(struct maker *k)
     if (k->from->conn.outstanding && idle(k->m, k->from) && k->m->flags & MODEL_RESENDS &&
         follows(k->m->off, RULE_RESEND_TIMER))
         resend(k, *k->from, k->segment, -1, "timer resends", 0, MODEL_ANY_WAY);
+}
+
+/* --- the undo --- */
+
+/* What is known of the connection, and of its socket. */
+static void undo_read(struct model_state *s)
+{
+    const struct splice_conn *c = &s->conn;
+
+    s->undo.stage = UNDO_READ;
+    s->undo.in = c->M;
+    s->undo.out = c->N;
+    s->undo.rcv = s->server.rcv;
+    s->undo.una = after(c->kack, s->server.una) ? c->kack : s->server.una;
+    s->undo.nxt = s->server.nxt;
+    if (c->outstanding) {
+        s->undo.start = c->rep_start;
+        s->undo.len = c->rep_len;
+        s->undo.kept = c->kept;
+    }
+}
+
+/* The next socket has the wire's numbers. */
+static void undo_finish(struct model_state *s)
+{
+    s->undo.stage = UNDO_DONE;
+    s->server.rcv = s->undo.rcv + s->undo.in;
+    s->server.read += s->undo.in;
+    s->server.written += s->undo.out;
+    s->server.sock += s->undo.out;
+    s->server.nxt = s->undo.nxt + s->undo.out;
+    s->server.una = s->undo.len ? s->undo.start : (num)(s->undo.una + s->undo.out);
+    s->server.owed = true;
+    s->undo.rcv = s->undo.una = s->undo.nxt = 0;
+    for (unsigned i = 0; i < s->in.n; i++)
+        s->in.segments[i].former = s->in.segments[i].mapped;
+    memset(&s->conn, 0, sizeof(s->conn));
+}
+
+static void undo_freeze(struct maker *k, bool freeze)
+{
+    struct model_state s = *k->from;
+
+    s.undo.stage = freeze ? UNDO_FROZEN : UNDO_NOT;
+    s.conn.frozen = freeze;
+    if (s.conn.known && !s.server.closed)
+        take(k, &s, freeze ? "server freezes the connection" : "server thaws it", freeze, 0);
+}
+
+static void undo_steps(struct maker *k)
+{
+    struct model_state s = *k->from;
+
+    if (!(k->m->flags & MODEL_UNDO))
+        return;
+    k->segment = (struct splice_segment){0};
+    switch ((enum model_undo)s.undo.stage) {
+    case UNDO_NOT:
+        undo_freeze(k, true);
+        return;
+    case UNDO_FROZEN:
+        undo_read(&s);
+        take(k, &s, "server reads its socket", 0, MODEL_ANY_WAY);
+        undo_freeze(k, false);
+        return;
+    case UNDO_READ:
+        for (unsigned i = 0; i < s.out.n; i++)
+            s.out.segments[i].former = true;
+        s.server.owed = false;
+        s.undo.stage = UNDO_GAP;
+        take(k, &s, "server closes its socket", 0, MODEL_ANY_WAY);
+        return;
+    case UNDO_GAP:
+        undo_finish(&s);
+        take(k, &s, "server has another socket", 0, MODEL_ANY_WAY);
+        return;
+    case UNDO_DONE:
+        return;
+    }
 }
 
 /* --- the network and the queues --- */
@@ -727,7 +854,11 @@ static void in_steps(struct maker *k)
     if (!s.in.n || !s.in.segments[0].mapped)
         return;
     g = k->segment = get(&s.in, 0);
-    if (before(g.seq + g.len, s.server.rcv)) {
+    if (s.undo.stage == UNDO_GAP || (g.former && follows(k->m->off, RULE_MARK))) {
+        if (s.undo.stage == UNDO_GAP && !follows(k->m->off, RULE_LISTENER))
+            k->wrong = "the client is reset";
+        take(k, &s, "a filter drops", 0, MODEL_ANY_WAY);
+    } else if (before(g.seq + g.len, s.server.rcv)) {
         struct model_state taken = s;
 
         server_receive(k, &taken, g, false);
@@ -748,7 +879,11 @@ static void out_step(struct maker *k)
     if (!s.out.n || s.to_client.n == MODEL_NET)
         return;
     g = k->segment = get(&s.out, 0);
-    if (g.len && !s.conn.known)
+    if (g.former && s.undo.stage == UNDO_DONE) {
+        take(k, &s, "client drops the former socket's: its timestamps are old", 0, MODEL_ANY_WAY);
+        return;
+    }
+    if (g.len && !s.conn.known && s.undo.stage == UNDO_NOT)
         splice_learn(&s.conn, s.server.rcv, s.server.una);
     if (splice_egress(&s.conn, &g, k->m->off))
         put(&s.to_client, g);
@@ -846,6 +981,7 @@ void model_steps(const struct model *m, const struct model_state *s, model_step_
     out_step(&k);
     busy_steps(&k);
     timer_steps(&k);
+    undo_steps(&k);
     server_steps(&k);
     program_steps(&k);
 }
@@ -854,7 +990,7 @@ bool model_finished(const struct model *m, const struct model_state *s)
 {
     unsigned total = start_of(m, m->ncommands);
 
-    if (s->server.una != s->server.nxt)
+    if (s->server.una != s->server.nxt || undoes(s))
         return false;
     if (s->client.closed)
         return true;

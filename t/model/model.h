@@ -35,6 +35,7 @@ enum model_flag {
     MODEL_LATE = 16384,   /* the connection is known when the server first sends; no fault */
     MODEL_GRO = 32768,    /* segments that wait for TC become one; no fault */
     MODEL_PIECES = 65536, /* replies are sent again byte by byte; no fault */
+    MODEL_UNDO = 131072,  /* the server puts another socket in the place of its own */
 };
 
 struct model_command {
@@ -72,11 +73,27 @@ struct model_state {
     } server;
     struct splice_conn conn;
     struct splice_segment busy; /* the get between check and answer, on another CPU */
-    uint8_t spliced;            /* the commands that we answered, a bit each */
-    num heard;                  /* without timers: the highest ack that came for the socket */
+    struct {
+        uint8_t stage;     /* enum model_undo */
+        num rcv, una, nxt; /* what was read of the socket that goes */
+        num in, out;       /* the next one's numbers are so far from that one's */
+        num start;         /* the reply that it has to send before what is the server's, */
+        uint8_t kept, len; /* of so many bytes: 0: there is none */
+    } undo;
+    uint8_t spliced; /* the commands that we answered, a bit each */
+    num heard;       /* without timers: the highest ack that came for the socket */
     struct model_queue to_server, to_client; /* the network */
     struct model_queue in, out;              /* XDP to the socket, the socket to TC egress */
     uint8_t rush;                            /* enum model_rush */
+};
+
+/* How far an undo is. Freezing is a fault; the server's program does nothing until it is done. */
+enum model_undo {
+    UNDO_NOT,
+    UNDO_FROZEN, /* no program changes what it knows */
+    UNDO_READ,   /* the socket was read, and still is there */
+    UNDO_GAP,    /* there is no socket */
+    UNDO_DONE,   /* the next one is there */
 };
 
 /* What goes on at once, since it does not wait. */

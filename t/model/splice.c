@@ -42,12 +42,18 @@ enum scenario_name {
     CPUS,
     LATE,
     LATE_BACKLOG,
+    UNDO,
+    UNDO_PIPELINE,
     NSCENARIOS,
 };
 
 #define SET(reply)                                                                                 \
     {                                                                                              \
         1, reply, false, false                                                                     \
+    }
+#define LONG(reply)                                                                                \
+    {                                                                                              \
+        3, reply, false, false                                                                     \
     }
 #define GET(reply)                                                                                 \
     {                                                                                              \
@@ -112,6 +118,15 @@ static const struct scenario {
     [LATE_BACKLOG] = {"set, set noreply, get, likewise, with timers and queues alone",
                       3,
                       {{SET(1), SET(0), GET(1)}, 3, MODEL_TIMERS | MODEL_WAITS | MODEL_LATE, 0}},
+    [UNDO] = {"set, get, and the server undoes",
+              3,
+              {{SET(1), GET(1)}, 2, (ALL | MODEL_UNDO) & ~MODEL_CPUS, 0}},
+    [UNDO_PIPELINE] = {"set, get, a longer set, likewise",
+                       2,
+                       {{SET(1), GET(1), LONG(2)},
+                        3,
+                        MODEL_LOSS | MODEL_REPEAT | MODEL_TIMERS | MODEL_WAITS | MODEL_UNDO,
+                        0}},
 };
 
 #define BIT(rule) SPLICE_RULE(rule)
@@ -151,6 +166,10 @@ static const struct mutant {
     {"what was checked before the copy is not checked again", BIT(RULE_AGAIN), ONE_GET, 2},
     {"neither ksnd nor a FIN is looked at", BIT(RULE_KSND) | BIT(RULE_CLOSING), SERVER_CLOSES, 1},
     {"a connection's first request is answered", BIT(RULE_FOLLOWED), LATE, 3},
+    {"a frozen connection is answered", BIT(RULE_FROZEN), UNDO, 1},
+    {"what is replaced sends", BIT(RULE_FROZEN_OUT), UNDO, 1},
+    {"what comes meanwhile is the listening socket's", BIT(RULE_LISTENER), UNDO, 2},
+    {"what was translated before is taken by the next socket", BIT(RULE_MARK), UNDO_PIPELINE, 2},
     /* What costs time and bytes, nothing else. */
     {"an ack held back is not sent afterwards", BIT(RULE_HELD), CALM_SET, 0},
     {"an ack is answered that the socket waits for", BIT(RULE_ACK_DUE), CALM_GETS, 0},

@@ -19,6 +19,10 @@
  * other segments may be in XDP meanwhile, and what was queued may be lost. TC ingress translates
  * what it leaves to the socket. TC egress translates what the socket sends. Where XDP has no room
  * or does not run, TC ingress alone does all.
+ *
+ * At any moment the server may *undo* that: it reads what the programs know, and its socket, and
+ * puts another socket in the place of that one, whose numbers are the wire's, with the outstanding
+ * reply in front of what it has to send. From then on the programs leave the connection alone.
  */
 /*
  * What the rules below are for, as the model shows it.
@@ -26,15 +30,19 @@
  * Wrong bytes, or an end that is never reached, without: CLAMP, RESEND, RESEND_MIXED, RESEND_KEPT,
  * RESEND_TC, PIECE_HELD, ACK_INSIDE, OLD_EGRESS, STRADDLE, PROBE, PUBLISH_WHOLE, KMAX, CONSUMED,
  * SENT, WHOLE, BUSY (or a place of its own for each CPU's copy), AGAIN, one of KSND and CLOSING,
- * and, where a connection is known from its first reply on only, FOLLOWED and FOLLOWED_SENT.
- * KMAX_ACK is for the same case: no trace without it is short enough to be found, but there is one:
- * the client sends A, B and C; B and C are in the backlog, unseen, when the reply to A makes the
- * connection known; a copy of B moves kmax to B's end; the server replies to B, C lies unread in
- * the socket, a copy of C is answered.
+ * for an undo FROZEN, FROZEN_OUT, LISTENER and MARK, and, where a connection is known from its
+ * first reply on only, FOLLOWED and FOLLOWED_SENT. KMAX_ACK is for the same case: no trace without
+ * it is short enough to be found, but there is one: the client sends A, B and C; B and C are in the
+ * backlog, unseen, when the reply to A makes the connection known; a copy of B moves kmax to B's
+ * end; the server replies to B, C lies unread in the socket, a copy of C is answered.
  *
  * - RESEND_TC: two copies of a get may both be left to TC by XDP. TC answers the first, or XDP a
  *   third; the second must get the retransmitted reply, not reach the socket.
  * - AGAIN: while a CPU copies the reply, another one may pass a copy of the same get.
+ * - FROZEN: a get is answered that the next socket waits for. FROZEN_OUT: the socket that was read
+ *   takes one more segment, whose acknowledgement the client gets, and the next socket does not
+ *   have it. MARK: what was translated, and waits, has numbers that mean other bytes to the next
+ *   socket.
  * - RESEND_TIMER: a client takes the ack of a reply, drops its bytes for lack of room, and the ack
  *   by which it asks for them is lost: it waits, and has nothing to send again.
  * - PROBE: the client's ack of the reply is lost, the socket was not told of an earlier one, and
@@ -118,6 +126,10 @@ enum splice_rule {
     RULE_WHOLE,         /* only one whole request that fills its segment */
     RULE_BUSY,          /* one CPU at a time answers on a connection */
     RULE_AGAIN,         /* it looks at all of this again when it has copied the reply */
+    RULE_FROZEN,     /* while its socket is replaced a connection takes nothing of the client's, */
+    RULE_FROZEN_OUT, /* nothing leaves of the one that goes, */
+    RULE_LISTENER,   /* and nothing comes to the listening one, which would reset it */
+    RULE_MARK,       /* what was translated for a socket the next one does not take */
     NRULES,
 };
 
@@ -138,8 +150,11 @@ struct splice_segment {
     uint8_t fin : 1;    /* its last byte is a FIN */
     uint8_t kept : 1;   /* a reply of ours */
     uint8_t piece : 1;  /* a part of it */
-    uint8_t mapped : 1; /* it has the socket's numbers */
-    uint8_t content;    /* the model's: which bytes these are, whatever their numbers say */
+    uint8_t mapped : 1; /* it has the socket's numbers, */
+    uint8_t former : 1; /* those of the one that was replaced */
+    uint8_t numbered : 1;
+    uint8_t content; /* the model's: which bytes these are, whatever their numbers say; numbered:
+                        they are what these say */
 };
 
 struct splice_conn {
@@ -150,7 +165,7 @@ struct splice_conn {
     num ksnd;     /* it has sent the server's bytes to here, as TC egress saw */
     bool known, followed;
     num learned; /* what the socket had of the client's bytes when it became known */
-    bool outstanding, busy, closing;
+    bool outstanding, busy, closing, frozen;
     num req_start, req_len, rep_start, rep_len;
     num last_ack_sent; /* the highest ack that the socket has sent, before it was held back */
     uint8_t kept;      /* the model's: whose reply it is */
@@ -168,6 +183,7 @@ enum splice_verdict {
     SPLICE_DEFER,  /* XDP leaves it to TC, without a note of it */
     SPLICE_RESEND, /* retransmit the reply; drop the segment */
     SPLICE_ANSWER, /* look the key up, reply, and take the segment out */
+    SPLICE_DROP,
 };
 
 static inline bool before(num a, num b)
@@ -346,6 +362,8 @@ static inline enum splice_verdict splice_judge(struct splice_conn *c,
 {
     if (!c->known)
         return SPLICE_PASS;
+    if (c->frozen && follows(off, RULE_FROZEN))
+        return stage == SPLICE_XDP ? SPLICE_DEFER : SPLICE_DROP;
     if (stage == SPLICE_TC && c->outstanding && !before(g->ack, splice_rep_end(c)))
         c->outstanding = false;
     if (c->outstanding && follows(off, stage == SPLICE_XDP ? RULE_RESEND_XDP : RULE_RESEND_TC) &&
@@ -403,6 +421,8 @@ static inline bool splice_egress(struct splice_conn *c, struct splice_segment *g
 {
     num seq = g->seq, end = g->seq + g->len, splice = c->rep_start - (c->N - c->rep_len);
 
+    if (c->frozen && follows(off, RULE_FROZEN_OUT))
+        return false;
     if (g->len && after(end, c->ksnd) && after(g->ack, c->learned) &&
         follows(off, RULE_FOLLOWED_SENT))
         c->followed = true;
