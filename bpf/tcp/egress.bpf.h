@@ -5,7 +5,9 @@
  *
  * When a socket sends, this CPU holds it, so that its numbers agree with each other. Only what a
  * connection's own socket has sent says anything of the connection. Linux itself sends for a socket
- * that is closed, or refuses for the firewall; that is translated, and nothing is learned from it.
+ * that is closed, or refuses for the firewall; that is translated, as is what a container sends in
+ * the server's name, and nothing is learned from it. Before an entry is taken for void Linux is
+ * asked (owner.bpf.h).
  */
 #ifndef MC_TCP_EGRESS_BPF_H
 #define MC_TCP_EGRESS_BPF_H
@@ -21,6 +23,7 @@
 #include "bpf/tcp/guard.bpf.h"
 #include "bpf/tcp/lost.bpf.h"
 #include "bpf/tcp/make.bpf.h"
+#include "bpf/tcp/owner.bpf.h"
 #include "bpf/tcp/put.bpf.h"
 #include "bpf/tcp/read.bpf.h"
 #include "bpf/tcp/sack.bpf.h"
@@ -281,17 +284,16 @@ static __always_inline int conn_is_of(const struct mc_tcp_conn *conn, u64 cookie
 
 /*
  * A SYN leaves: if Linux answers a client's with it, what was known of the connection before is
- * void. Then its socket is that of a request or, with TCP Fast Open, of the new connection; with
- * SYN cookies there is none.
+ * void. Then the flow is that of a request or, with TCP Fast Open, of the new connection's socket;
+ * with SYN cookies it has none.
  */
 static __always_inline void tcp_accepts(struct __sk_buff *skb, const struct mc_tcp_flow *flow)
 {
     const struct mc_tcp_conn *conn = conn_find(flow);
-    const struct bpf_sock *sk = sender_of(skb);
+    u64 cookie = conn ? conn->cookie : 0;
 
-    if (conn && (!sk || sk->state == BPF_TCP_NEW_SYN_RECV || sk->state == BPF_TCP_SYN_RECV ||
-                 !conn->cookie))
-        conn_forget(flow);
+    if (conn && flow_owner(skb, cookie) != OWNER_SAME)
+        conn_forget(flow, cookie);
 }
 
 /*
@@ -338,7 +340,7 @@ int mc_tcp_egress(struct __sk_buff *skb)
     struct mc_tcp_delta delta;
     struct mc_tcp_conn *conn;
     struct mc_tcp_tag tag;
-    u64 mac, sender;
+    u64 mac, sender, cookie;
     u32 l4, mss;
 
     if (!tcp || !scratch || skb->mark == tcp_mark || skb->ingress_ifindex)
@@ -363,10 +365,7 @@ int mc_tcp_egress(struct __sk_buff *skb)
         return tcp_tx_unlocked(conn, sender, segment->flags);
     done = conn_has_translated(conn, segment);
     own = conn_is_of(conn, sender);
-    if (unlikely(!own)) {
-        if (segment->flags & (TCP_FIN | TCP_RST))
-            conn->flags |= MC_TCP_CLOSING;
-    } else if (!done) {
+    if (own && !done) {
         conn_egress(conn, segment, skb->ifindex, skb_vlan(skb), mac, seen);
         conn_set_mss(conn, mss, old);
         is_keepalive = conn_is_keepalive(conn, segment);
@@ -375,7 +374,12 @@ int mc_tcp_egress(struct __sk_buff *skb)
     }
     delta = conn->delta;
     tag = (struct mc_tcp_tag){conn->slot, conn->generation};
+    cookie = conn->cookie;
     conn_unlock(conn);
+    if (unlikely(!own) && flow_owner(skb, cookie) == OWNER_OTHER) {
+        conn_forget(&segment->flow, cookie);
+        return TC_ACT_UNSPEC;
+    }
     if (done || !delta_is_used(&delta))
         return TC_ACT_UNSPEC;
     if (likely(own))

@@ -19,6 +19,7 @@
 #include "bpf/tcp/icmp.bpf.h"
 #include "bpf/tcp/lost.bpf.h"
 #include "bpf/tcp/make.bpf.h"
+#include "bpf/tcp/owner.bpf.h"
 #include "bpf/tcp/put.bpf.h"
 #include "bpf/tcp/read.bpf.h"
 #include "bpf/tcp/sack.bpf.h"
@@ -258,19 +259,28 @@ static __always_inline int tcp_is_too_late(const struct tcp_segment *segment)
 }
 
 /*
- * A SYN of a client's. None reaches the listening socket while an entry is frozen, whose next
- * socket could not have these ports then. If the server has closed the connection that had these
- * ports, another one begins, and what was known is void. Egress forgets it, too, with the answer to
- * the SYN, which may take a path without the programs.
+ * The server has closed a segment's connection. Whether its socket is no more, and the client's
+ * next connection has these ports, or begins: then what was known is void. Egress finds that out,
+ * too, but what it sends may have taken a path without the programs.
  */
-static __always_inline int tcp_opens(const struct mc_tcp_flow *flow, const struct mc_tcp_conn *conn,
-                                     const struct mc_tcp_slot *slot)
+__attribute__((noinline)) int tcp_is_void(struct __sk_buff *skb, u64 cookie)
 {
-    if (!conn_is_frozen(conn)) {
-        if (slot && READ_ONCE(slot->generation) != conn->generation)
-            conn_forget(flow);
+    struct segment_scratch *tcp = segment_scratch_get();
+    enum owner owner = flow_owner(skb, cookie);
+
+    if (!tcp || owner == OWNER_SAME || (owner == OWNER_NONE && !(tcp->segment.flags & TCP_SYN)))
+        return 0;
+    return conn_forget(&tcp->segment.flow, cookie);
+}
+
+/*
+ * A SYN of a client's. None reaches the listening socket while an entry is frozen, whose next
+ * socket could not have these ports then.
+ */
+static __always_inline int tcp_opens(const struct mc_tcp_conn *conn)
+{
+    if (!conn_is_frozen(conn))
         return TC_ACT_UNSPEC;
-    }
     tcp_count(MC_TCP_DROPPED);
     return TC_ACT_SHOT;
 }
@@ -294,8 +304,11 @@ int mc_tcp_ingress(struct __sk_buff *skb)
     if (!conn)
         return TC_ACT_UNSPEC;
     slot = conn_slot(conn);
+    if (slot && unlikely(READ_ONCE(slot->generation) != conn->generation) &&
+        tcp_is_void(skb, conn->cookie))
+        return TC_ACT_UNSPEC;
     if (tcp->segment.flags & TCP_SYN)
-        return tcp_opens(&tcp->segment.flow, conn, slot);
+        return tcp_opens(conn);
     if (!slot)
         return TC_ACT_UNSPEC;
     if (unlikely(has_translation_mark(tcp->segment.urgent, tcp->segment.flags))) {

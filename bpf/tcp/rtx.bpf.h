@@ -96,17 +96,22 @@ static __always_inline int conn_drop(struct mc_tcp_conn *conn, const struct mc_t
 }
 
 /*
- * Removes a flow's entry, if there is one, with its retransmit buffer. A function: what is rare
- * costs the verifier nothing elsewhere.
+ * Removes a flow's entry, if it is that of the socket with this cookie, with its retransmit buffer.
+ * A function: what is rare costs the verifier nothing elsewhere.
  */
-__attribute__((noinline)) int conn_forget(const struct mc_tcp_flow *flow)
+__attribute__((noinline)) int conn_forget(const struct mc_tcp_flow *flow, u64 cookie)
 {
     struct mc_tcp_conn *conn;
 
     if (!flow)
         return 0;
     conn = conn_find(flow);
-    return conn && conn_lock_as(conn, flow, MC_TCP_VOID) ? conn_drop(conn, flow, MC_TCP_FREE) : 0;
+    if (!conn || !conn_lock_as(conn, flow, MC_TCP_VOID))
+        return 0;
+    if (conn->cookie == cookie)
+        return conn_drop(conn, flow, MC_TCP_FREE);
+    conn_unlock(conn);
+    return 0;
 }
 
 /*

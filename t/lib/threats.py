@@ -286,6 +286,9 @@ ROWS = (
                                          r"likely\(conn->cookie == cookie\) \|\| !conn->cookie",
                                          "likely(conn->cookie == cookie) || 1"),),
          PATHS, "a_container_beside_a_connection"),
+        ("any_answer_to_a_syn", (("bpf/tcp/egress.bpf.h",
+                                  r"flow_owner\(skb, cookie\) != OWNER_SAME", "1"),),
+         HOSTILE, "a_container_with_the_servers_address"),
     )),
     ("`tcp=on`: that a segment is for the socket which gets it", (
         ("a_former_sockets_segments", (("bpf/tcp/lost.bpf.h",

@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Attacks on TCP connections whose gets the kernel answers: by a third machine at the same switch
-that forges segments, and by clients. The victim's stream stays whole, no client gets another's
-bytes, nothing grows without bound, and the server lives."""
+that forges segments, by a container that has the server's addresses, and by clients. The victim's
+stream stays whole, no client gets another's bytes, nothing grows without bound, and the server
+lives."""
 import contextlib
+import fcntl
 import os
 import random
 import re
@@ -331,6 +333,87 @@ def replays(m):
             wrong.append(wrong_in(c, SMALL, MIXED))
         tap.is_((wrong, asking.end_of(c), len(frames) >= 8), ([None] * 4, b"", True),
                 "replays, %s: each request is answered once" % m.by())
+
+
+# --- a container of the server's machine --------------------------------------------------------
+
+TUNSETIFF, TUN_PACKETS = 0x400454ca, 0x1001 # IFF_TUN | IFF_NO_PI
+
+
+class Container:
+    """A network namespace with a macvlan on the server's interface, the server's address, and
+    root's capabilities in it."""
+
+    def __init__(self, m):
+        self.m, self.name, host = m, m.pair.server[:-1] + "k", m.pair.address()
+        netns.ip("netns add %s" % self.name)
+        guard.add("netns", self.name)
+        netns.ip("link add link sv0 name in0 netns %s type macvlan mode bridge" % self.name,
+                 m.pair.server)
+        with netns.inside(self.name):
+            self.tun = os.open("/dev/net/tun", os.O_RDWR)
+            fcntl.ioctl(self.tun, TUNSETIFF, struct.pack("16sH22x", b"tn0", TUN_PACKETS))
+        for words in ("link set lo up", "link set in0 up", "link set tn0 up",
+                      "address add %s/24 dev in0" % host,
+                      "neighbour add 10.77.0.2 lladdr %s dev in0" % m.victim.hex(":")):
+            netns.sh("ip", *words.split(), namespace=self.name)
+        netns.sh("sysctl", "-qw", "net.ipv4.conf.in0.arp_ignore=8", "net.ipv4.conf.all.rp_filter=0",
+                 "net.ipv4.conf.tn0.rp_filter=0", namespace=self.name)
+
+    def accept(self, at, cookies):
+        """Its own Linux, which has a server at the same port, gets a SYN of the client's."""
+        to = self.m.pair.address(), self.m.server.port
+        netns.sh("sysctl", "-qw", "net.ipv4.tcp_syncookies=%d" % (2 if cookies else 0),
+                 namespace=self.name)
+        with netns.inside(self.name):
+            listener = socket.create_server(to, reuse_port=True)
+        with listener:
+            os.write(self.tun, segments.ip4(at[0], to[0], segments.tcp(at, to, 1000, 0, SYN)))
+
+    def send(self, at, flags, seq, ack):
+        """A segment in the server's name."""
+        ours = self.m.pair.address(), self.m.server.port
+        with netns.inside(self.name):
+            raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+        with raw:
+            raw.sendto(segments.ip4(ours[0], at[0], segments.tcp(ours, at, seq, ack, flags)), at)
+
+    def close(self):
+        os.close(self.tun)
+        netns.ip("netns del %s" % self.name)
+        guard.remove("netns", self.name)
+
+
+def with_syn_cookies(container, at):
+    container.accept(at, True)
+
+
+def of_its_own_server(container, at):
+    container.accept(at, False)
+
+
+def of_a_raw_socket(container, at):
+    for flags in (SYN | ACK, SYN, RST, RST | ACK, FIN | ACK, ACK, ACK | PSH):
+        container.send(at, flags, 0, 0)
+
+
+@each_mode
+def a_container_with_the_servers_address(m):
+    """What it sends from the server's port changes nothing that is known of a connection."""
+    with contextlib.closing(Container(m)) as container:
+        for forged in (with_syn_cookies, of_its_own_server, of_a_raw_socket):
+            name = "%s, %s" % (forged.__name__.replace("_", " "), m.by())
+            with contextlib.closing(m.dial()) as c:
+                wrong = [wrong_in(c, SMALL, SMALL)]
+                at, before = c.sock.getsockname(), m.answered()
+                m.tap.packets()
+                forged(container, at)
+                seen = [segments.parse(packet) for packet in m.tap.packets()]
+                tap.ok([one for one in seen if one[1] == at and one[2].flags & SYN],
+                       "segments %s: they reach the client" % name)
+                wrong.append(wrong_in(c, SMALL, MIXED))
+                tap.is_((wrong, asking.end_of(c)), ([None] * 2, b""), "its stream is whole")
+                tap.ok(m.answered() - before > len(SMALL), "the kernel answers it further on")
 
 
 # --- errors that routers send -------------------------------------------------------------------
