@@ -232,6 +232,35 @@ enum {
     MC_TCP_AHEAD = 1 << 30, /* of the socket's clock is that of the wire (bpf/tcp/conn.bpf.h) */
 };
 
+/*
+ * The places in mc_tcp_rtx that a reply's text may have, which are tried in turn. Half of the pool
+ * is for all clients, by the connection's slot: so many connections have each a place of their own.
+ * Of the other half a client's address (IPv6: its /64) has only a part of each quarter, which a
+ * secret chooses: so a client that fills the first half, and never acknowledges, leaves others
+ * theirs.
+ */
+enum {
+    MC_TCP_RTX_TRIES = 6,
+    MC_TCP_RTX_COMMON_TRIES = 2, /* of these, in the half that is for all */
+    MC_TCP_RTX_COMMON = MC_TCP_RTX_MAX / 2,
+    MC_TCP_RTX_PART = 64,
+    MC_TCP_RTX_PARTS = 8, /* of a quarter */
+};
+_Static_assert(4 * MC_TCP_RTX_PARTS * MC_TCP_RTX_PART == MC_TCP_RTX_COMMON, "the other half");
+
+static inline __u32 mc_tcp_rtx_place(const struct mc_tcp_flow *flow, const volatile __u64 *seeds,
+                                     __u32 slot, __u32 i)
+{
+    __u64 source = flow->client[0] ? flow->client[0] : flow->client[1];
+
+    if (i < MC_TCP_RTX_COMMON_TRIES)
+        return (slot + i * (MC_TCP_RTX_COMMON / 2 + 1)) % MC_TCP_RTX_COMMON;
+    i -= MC_TCP_RTX_COMMON_TRIES;
+    source = mc_hash_word(source, seeds[0]) >> (48 + 3 * i) & (MC_TCP_RTX_PARTS - 1);
+    return MC_TCP_RTX_COMMON + (i * MC_TCP_RTX_PARTS + (__u32)source) * MC_TCP_RTX_PART +
+           slot % MC_TCP_RTX_PART;
+}
+
 /* A retransmit buffer: a place of mc_tcp_rtx (bpf/tcp/rtx.bpf.h). */
 struct mc_tcp_rtx {
     __u64 owner; /* 0: free */

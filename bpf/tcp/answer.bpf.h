@@ -73,7 +73,7 @@ static __always_inline enum verdict tcp_lookup(struct packet packet, struct scra
     if (conn_is_narrow(conn, &tcp->segment, scratch->nreply - REPLY_TEXT))
         return PASS_TCP_WINDOW;
     tcp->owner = mc_tcp_rtx_owner(tcp->segment.ack, conn->slot, conn->generation);
-    tcp->rtx = rtx_put(scratch, tcp->owner);
+    tcp->rtx = rtx_put(scratch, tcp->owner, &tcp->segment.flow);
     return tcp->rtx == RTX_NONE ? PASS_TCP_KEPT : VERDICT_OK;
 }
 

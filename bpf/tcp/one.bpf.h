@@ -31,7 +31,7 @@ static __always_inline struct mc_tcp_rtx *one_place(struct scratch *scratch,
         return NULL;
     }
     tcp->owner = mc_tcp_rtx_owner(tcp->segment.ack, conn->slot, conn->generation);
-    rtx = rtx_take(tcp->owner, &tcp->rtx);
+    rtx = rtx_take(tcp->owner, &tcp->segment.flow, &tcp->rtx);
     if (unlikely(!rtx)) {
         *rc = PASS_TCP_KEPT;
         return NULL;

@@ -5,10 +5,10 @@
  * A pool of fixed size. Its places are taken without a lock: by a compare and swap of the owner,
  * which names the connection by its slot and generation, and the reply by its sequence number: a
  * program that retransmits a reply looks at the owner before and after copying it. Each CPU that
- * makes a reply takes a place of its own (RULE_BUSY). A connection tries the place of its slot's
- * number first, so that up to MC_TCP_RTX_MAX connections never compete. The place is free when the
- * client has acknowledged the reply, or the entry is removed. What the slot's connection before
- * left behind until then is taken over. Where no place is free the request is passed to the server.
+ * makes a reply takes a place of its own (RULE_BUSY); which, mc_tcp_rtx_place says. The place is
+ * free when the client has acknowledged the reply, or the entry is removed. What the slot's
+ * connection before left behind until then is taken over. Where no place is free the request is
+ * passed to the server.
  */
 #ifndef MC_TCP_RTX_BPF_H
 #define MC_TCP_RTX_BPF_H
@@ -27,7 +27,7 @@ struct {
     __type(value, struct mc_tcp_rtx);
 } mc_tcp_rtx SEC(".maps");
 
-enum { RTX_TRIES = 4, RTX_NONE = MC_TCP_RTX_MAX, RTX_SLOT_BITS = MC_TCP_RTX_SLOT_BITS };
+enum { RTX_NONE = MC_TCP_RTX_MAX, RTX_SLOT_BITS = MC_TCP_RTX_SLOT_BITS };
 
 /* Whether another connection with the same slot has left a text in a place. */
 static __always_inline int rtx_is_abandoned(u64 owner, u64 had)
@@ -35,16 +35,20 @@ static __always_inline int rtx_is_abandoned(u64 owner, u64 had)
     return ((u32)(owner ^ had) & ((1u << RTX_SLOT_BITS) - 1)) == 0 && (u32)owner != (u32)had;
 }
 
-/* Takes a place for a reply's text: what is there, and its number in *out; NULL: there is none. */
-static __always_inline struct mc_tcp_rtx *rtx_take(u64 owner, u32 *out)
+/*
+ * Takes a place for the text of a reply to the flow's client: what is there, and its number in
+ * *out; NULL: there is none.
+ */
+static __always_inline struct mc_tcp_rtx *rtx_take(u64 owner, const struct mc_tcp_flow *flow,
+                                                   u32 *out)
 {
     u32 slot = owner & ((1u << RTX_SLOT_BITS) - 1);
     struct mc_tcp_rtx *rtx;
-    u64 had, i;
-    u32 at;
+    u64 had;
+    u32 at, i;
 
-    for (i = 0; i < RTX_TRIES; i++) {
-        at = (slot - 1 + i * 2053) % MC_TCP_RTX_MAX;
+    for (i = 0; i < MC_TCP_RTX_TRIES; i++) {
+        at = mc_tcp_rtx_place(flow, tcp_seeds, slot - 1, i);
         rtx = bpf_map_lookup_elem(&mc_tcp_rtx, &at);
         if (!rtx)
             return NULL;
@@ -60,11 +64,12 @@ static __always_inline struct mc_tcp_rtx *rtx_take(u64 owner, u32 *out)
 }
 
 /* Keeps the reply's text in `scratch`: the place, or RTX_NONE. */
-static __always_inline u32 rtx_put(const struct scratch *scratch, u64 owner)
+static __always_inline u32 rtx_put(const struct scratch *scratch, u64 owner,
+                                   const struct mc_tcp_flow *flow)
 {
     u64 n = scratch->nreply - REPLY_TEXT;
     u32 at = RTX_NONE;
-    struct mc_tcp_rtx *rtx = rtx_take(owner, &at);
+    struct mc_tcp_rtx *rtx = rtx_take(owner, flow, &at);
 
     if (!rtx)
         return RTX_NONE;

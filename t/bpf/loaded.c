@@ -80,6 +80,12 @@ uint64_t loader_tcp_key(const struct loader *loader, const struct mc_tcp_flow *f
     return mc_tcp_key(flow, loader->tcp->skel->rodata->tcp_seeds);
 }
 
+uint32_t loader_tcp_place(const struct loader *loader, const struct mc_tcp_flow *flow,
+                          uint32_t slot, uint32_t try)
+{
+    return mc_tcp_rtx_place(flow, loader->tcp->skel->rodata->tcp_seeds, slot, try);
+}
+
 void loader_tcp_unguard(struct loader *loader)
 {
     bpf_link_detach(loader->tcp->guard);

@@ -40,6 +40,9 @@ int loader_tcp_map(struct loader *loader, const char *name);
 uint32_t loader_tcp_mark(struct loader *loader);
 uint16_t loader_tcp_translation_mark(struct loader *loader, bool second);
 uint64_t loader_tcp_key(const struct loader *loader, const struct mc_tcp_flow *flow);
+/* Where the reply's text is kept, at the try'th attempt. */
+uint32_t loader_tcp_place(const struct loader *loader, const struct mc_tcp_flow *flow,
+                          uint32_t slot, uint32_t try);
 /* Detaches the guard as another process can. */
 void loader_tcp_unguard(struct loader *loader);
 

@@ -285,13 +285,21 @@ void conn_settle(struct tcp_lab *lab, const struct mc_tcp_conn *conn)
     slot->boundary = mc_tcp_boundary(conn->rcv_nxt - conn->irs, conn->snd_nxt - conn->iss);
 }
 
+uint32_t rtx_place(struct tcp_lab *lab, bool v6, uint32_t slot, uint32_t try)
+{
+    struct mc_tcp_flow flow;
+
+    flow_of(lab, v6, &flow);
+    return loader_tcp_place(lab->lab.loader, &flow, slot, try);
+}
+
 static void empty_kept(struct tcp_lab *lab)
 {
     static const struct mc_tcp_rtx none;
     uint32_t i;
 
-    for (i = 0; i < RTX_TRIES; i++)
-        rtx_put(lab, (TCP_SLOT + i * KEPT_STEP) % MC_TCP_RTX_MAX, &none);
+    for (i = 0; i < 2 * MC_TCP_RTX_TRIES; i++)
+        rtx_put(lab, rtx_place(lab, i % 2, TCP_SLOT, i / 2), &none);
 }
 
 void conn_init_at(struct tcp_lab *lab, struct mc_tcp_conn *conn, uint32_t in, uint32_t out,

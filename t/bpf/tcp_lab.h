@@ -23,8 +23,6 @@ enum {
     TCP_SLOT = 5,                   /* of the connection */
     TCP_GENERATION = 9,
     TCP_REPLY_MAX = 1392, /* bytes of text */
-    RTX_TRIES = 4,        /* places that are tried for a reply, */
-    KEPT_STEP = 2053,     /* so far apart */
     TCP_OTHER = 7,        /* an interface that frames do not come by */
 };
 
@@ -105,6 +103,8 @@ void segment_in(struct tcp_lab *lab, struct segment *segment, const struct mc_tc
 void segment_out(struct segment *segment, const struct mc_tcp_conn *conn, const void *text,
                  size_t n);
 
+/* The place that the programs try at this attempt for a reply of a slot's connection. */
+uint32_t rtx_place(struct tcp_lab *lab, bool v6, uint32_t slot, uint32_t try);
 void rtx_get(struct tcp_lab *lab, uint32_t at, struct mc_tcp_rtx *rtx);
 void rtx_put(struct tcp_lab *lab, uint32_t at, const struct mc_tcp_rtx *rtx);
 /* What the programs write as the owner of a reply's text. */

@@ -93,8 +93,8 @@ static unsigned int take_kept(struct tcp_lab *lab, unsigned int *freed)
     unsigned int found = 0;
     uint32_t i, at;
 
-    for (i = 0; i < RTX_TRIES; i++) {
-        at = (TCP_SLOT + i * KEPT_STEP) % MC_TCP_RTX_MAX;
+    for (i = 0; i < MC_TCP_RTX_TRIES; i++) {
+        at = rtx_place(lab, false, TCP_SLOT, i);
         rtx_get(lab, at, &rtx);
         found += rtx.owner != 0;
         *freed += !rtx.owner && rtx.n;

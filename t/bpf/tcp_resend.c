@@ -443,20 +443,15 @@ static void test_way(const struct run *run)
 
 /* --- where the text is kept ------------------------------------------------------------------- */
 
-static uint32_t place_of(uint32_t slot, uint32_t try)
-{
-    return (slot + try * KEPT_STEP) % MC_TCP_RTX_MAX;
-}
-
 /* Gives the connection's first n places to others. */
-static void occupy(struct tcp_lab *lab, uint32_t n)
+static void occupy(const struct run *run, uint32_t n)
 {
     struct mc_tcp_rtx rtx = {.n = 5, .text = "other"};
     uint32_t i;
 
     for (i = 0; i < n; i++) {
         rtx.owner = rtx_owner(12345 + i, TCP_SLOT + MC_TCP_RTX_MAX, TCP_GENERATION);
-        rtx_put(lab, place_of(TCP_SLOT, i), &rtx);
+        rtx_put(run->lab, rtx_place(run->lab, run->v6, TCP_SLOT, i), &rtx);
     }
 }
 
@@ -469,25 +464,25 @@ static void test_places(const struct run *run)
     uint32_t n;
 
     put_hit(run, 'v');
-    for (n = 0; n <= RTX_TRIES; n++) {
+    for (n = 0; n <= MC_TCP_RTX_TRIES; n++) {
         conn_init(run->lab, &conn, 0, 0);
-        occupy(run->lab, n);
+        occupy(run, n);
         segment_in(run->lab, &segment, &conn, get_hit.text, get_hit.n);
         segment.v6 = run->v6;
-        right &= does(run, &segment, &get_hit, n < RTX_TRIES ? ACT_ANSWER : ACT_PASS,
-                      n < RTX_TRIES ? (int)NOT_COUNTED : (int)MC_TCP_PASS_KEPT);
+        right &= does(run, &segment, &get_hit, n < MC_TCP_RTX_TRIES ? ACT_ANSWER : ACT_PASS,
+                      n < MC_TCP_RTX_TRIES ? (int)NOT_COUNTED : (int)MC_TCP_PASS_KEPT);
         conn_get(run->lab, run->v6, &conn);
-        right &= n == RTX_TRIES || conn.rtx == place_of(TCP_SLOT, n);
+        right &= n == MC_TCP_RTX_TRIES || conn.rtx == rtx_place(run->lab, run->v6, TCP_SLOT, n);
     }
-    ok(right, "%s: a reply is kept in the first free place of four; if there is none it is passed",
+    ok(right, "%s: a reply is kept in the first free place of six; if there is none it is passed",
        run->name);
     conn_init(run->lab, &conn, 0, 0);
-    rtx_put(run->lab, place_of(TCP_SLOT, 0), &rtx);
+    rtx_put(run->lab, rtx_place(run->lab, run->v6, TCP_SLOT, 0), &rtx);
     segment_in(run->lab, &segment, &conn, get_hit.text, get_hit.n);
     segment.v6 = run->v6;
     right = does(run, &segment, &get_hit, ACT_ANSWER, NOT_COUNTED);
     conn_get(run->lab, run->v6, &conn);
-    ok(right && conn.rtx == place_of(TCP_SLOT, 0),
+    ok(right && conn.rtx == rtx_place(run->lab, run->v6, TCP_SLOT, 0),
        "%s: a place that the slot's last connection left behind is taken over", run->name);
 }
 
@@ -499,7 +494,7 @@ static void test_lost(const struct run *run)
     struct segment segment;
 
     answer(run, &conn, &segment);
-    occupy(run->lab, 1);
+    occupy(run, 1);
     ok(does(run, &segment, &get_hit, ACT_DROP, NOT_COUNTED),
        "%s: a text that is no longer kept is not sent", run->name);
     segment.seq += (uint32_t)get_hit.n;
@@ -508,7 +503,7 @@ static void test_lost(const struct run *run)
     run->lab->keeps_others = true;
     does(run, &segment, &get_hit, ACT_PASS, NOT_COUNTED);
     run->lab->keeps_others = false;
-    rtx_get(run->lab, place_of(TCP_SLOT, 0), &rtx);
+    rtx_get(run->lab, rtx_place(run->lab, run->v6, TCP_SLOT, 0), &rtx);
     ok(rtx.owner == rtx_owner(12345, TCP_SLOT + MC_TCP_RTX_MAX, TCP_GENERATION),
        "%s: and its place is not freed", run->name);
 }

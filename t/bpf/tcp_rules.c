@@ -140,13 +140,14 @@ static struct splice_boundary model_boundary(const struct tcp_lab *lab,
 /* --- what is beyond the model --------------------------------------------------------------- */
 
 /* The place that a reply will have: the first that is free, or was left by the slot's last user. */
-static uint32_t kept_place(struct tcp_lab *lab, const struct mc_tcp_conn *conn, uint64_t owner)
+static uint32_t kept_place(struct tcp_lab *lab, bool v6, const struct mc_tcp_conn *conn,
+                           uint64_t owner)
 {
     static struct mc_tcp_rtx rtx;
     uint32_t i, at, low = (1u << 18) - 1;
 
-    for (i = 0; i < RTX_TRIES; i++) {
-        at = (conn->slot + i * KEPT_STEP) % MC_TCP_RTX_MAX;
+    for (i = 0; i < MC_TCP_RTX_TRIES; i++) {
+        at = rtx_place(lab, v6, conn->slot, i);
         rtx_get(lab, at, &rtx);
         if (!rtx.owner)
             return at;
@@ -255,7 +256,7 @@ static uint32_t no_reply(struct tcp_lab *lab, const struct segment *segment,
         return request->reason;
     if (request->nreply > conn->mss || request->nreply > window_of(conn, segment))
         return MC_TCP_PASS_WINDOW;
-    return kept_place(lab, conn, owner) == MC_TCP_RTX_MAX ? MC_TCP_PASS_KEPT : NOT_COUNTED;
+    return kept_place(lab, segment->v6, conn, owner) == MC_TCP_RTX_MAX ? MC_TCP_PASS_KEPT : NOT_COUNTED;
 }
 
 /* What a stage does with a segment; *reason: why it is passed. */
@@ -321,7 +322,7 @@ static struct outcome answer(struct tcp_lab *lab, enum splice_stage stage,
     bool pays = stage == SPLICE_TC && splice_pays(c, &g);
 
     conn->rtx =
-        (uint16_t)kept_place(lab, conn, rtx_owner(segment->ack, conn->slot, conn->generation));
+        (uint16_t)kept_place(lab, segment->v6, conn, rtx_owner(segment->ack, conn->slot, conn->generation));
     if (!is_used(conn))
         conn->tsval = htonl(ntohl(conn->tsval) + MC_TCP_AHEAD);
     splice_commit(c, &g, (uint32_t)request->nreply);

@@ -9,6 +9,7 @@ import fcntl
 import os
 import random
 import re
+import resource
 import socket
 import struct
 
@@ -579,6 +580,55 @@ def replies_of_many(m):
                       if not right or not has_again(p, request, want)), None)
         tap.is_(wrong, None, "%s: each gets its own once more, as it was" % m.by())
         tap.is_(m.counts()["tcp_pass_kept"], 0, "there was room for all")
+
+
+SILENT = PLACES + 104
+
+
+@contextlib.contextmanager
+def without_acknowledgements(m):
+    """Those without data do not leave the client's machine."""
+    netns.sh("nft", "add table ip silent; add chain ip silent out { type filter hook output "
+             "priority 0; }; add rule ip silent out tcp dport %d meta length < 60 tcp flags == ack "
+             "drop" % m.server.port, namespace=m.pair.client)
+    yield
+    netns.sh("nft", "delete table ip silent", namespace=m.pair.client)
+
+
+@each_mode
+def clients_that_never_acknowledge(m):
+    """Each of many connections of one client keeps a reply of the kernel's."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3 * PLACES, 3 * PLACES))
+    greedy = [socket.create_connection((m.pair.address(), m.server.port), asking.SECONDS)
+              for _ in range(SILENT)]
+
+    def round_of_gets():
+        for sock in greedy:
+            sock.send(MISS[0])
+        return all(sock.recv(100) == MISS[1] for sock in greedy)
+
+    right = all([round_of_gets() for _ in range(5)])
+    before = m.counts()
+    with without_acknowledgements(m):
+        right &= round_of_gets()
+        after = m.counts()
+        tap.ok(right and after["tcp_answered"] > before["tcp_answered"] + PLACES // 2,
+               "%s: the kernel answers %d of %d gets of who is silent then" %
+               (m.by(), after["tcp_answered"] - before["tcp_answered"], SILENT))
+        with netns.inside(m.pair.third):
+            others = [m.server.stream() for _ in range(10)]
+        for c in others:
+            tap.is_(wrong_in(c, [MISS] * 4), None, "another client's connection")
+        before = m.counts()
+        tap.is_([wrong_in(c, [MISS] * 20) for c in others], [None] * len(others), "its gets")
+        after = m.counts()
+        tap.is_([after[row] - before[row] for row in ("tcp_answered", "tcp_pass_kept")],
+                [20 * len(others), 0], "are all answered by the kernel")
+    for c in others:
+        c.close()
+    for sock in greedy:
+        sock.setsockopt(*asking.RESET)
+        sock.close()
 
 
 def resident(m):
