@@ -157,6 +157,19 @@ static uint64_t key_of(const struct loader *loader, const struct mc_tcp_flow *fl
     return mc_tcp_key(flow, loader->tcp->skel->rodata->tcp_seeds);
 }
 
+/* Counts an entry that waits: 1; or that does no more: -1. */
+static void count_waiting(const struct loader_tcp *tcp, int n)
+{
+    __atomic_fetch_add(&tcp->skel->bss->tcp_waiting, (uint32_t)n, __ATOMIC_RELAXED);
+}
+
+/* Removes one, unless a program has. */
+static void remove_waiting(const struct loader_tcp *tcp, uint64_t key)
+{
+    if (!bpf_map_delete_elem(bpf_map__fd(tcp->skel->maps.mc_tcp_conns), &key))
+        count_waiting(tcp, -1);
+}
+
 static int filter_socket(int socket, const struct bpf_program *program)
 {
     int fd = bpf_program__fd(program);
@@ -186,16 +199,19 @@ int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *t
         return -errno;
     conn.flow.client[0] = *cookie;
     key = key_of(loader, &conn.flow);
-    return bpf_map_update_elem(bpf_map__fd(skel->maps.mc_tcp_conns), &key, &conn, BPF_NOEXIST);
+    count_waiting(loader->tcp, 1);
+    rc = bpf_map_update_elem(bpf_map__fd(skel->maps.mc_tcp_conns), &key, &conn, BPF_NOEXIST);
+    if (rc)
+        count_waiting(loader->tcp, -1);
+    return rc;
 }
 
 void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot)
 {
     struct mc_tcp_flow cookie = {.client = {loader->tcp->cookies[slot - loader->tcp->slots]}};
-    uint64_t key = key_of(loader, &cookie);
 
     if (!__atomic_load_n(&slot->answered, __ATOMIC_RELAXED)) /* else no entry waits */
-        bpf_map_delete_elem(bpf_map__fd(loader->tcp->skel->maps.mc_tcp_conns), &key);
+        remove_waiting(loader->tcp, key_of(loader, &cookie));
 }
 
 void loader_tcp_undo(const struct loader *loader, struct loader_tcp_undo *out)
@@ -431,7 +447,7 @@ static bool has_been_seen(const struct loader_tcp *tcp, uint64_t id)
 }
 
 /* Of a connection that has ended: removes it if nothing of it can still have to be translated. */
-static void sweep_one(const struct loader_tcp *tcp, struct sweep *sweep, int map, size_t i)
+static void sweep_one(const struct loader_tcp *tcp, struct sweep *sweep, size_t i)
 {
     const struct mc_tcp_conn *conn = &sweep->conns[i];
     uint64_t id = id_of(conn);
@@ -439,7 +455,7 @@ static void sweep_one(const struct loader_tcp *tcp, struct sweep *sweep, int map
     if (!has_ended(tcp, conn))
         return;
     if (conn->flow.server_port == 0) /* it waits */
-        bpf_map_delete_elem(map, &sweep->keys[i]);
+        remove_waiting(tcp, sweep->keys[i]);
     else if ((conn->delta.rx | conn->delta.tx && !has_been_seen(tcp, id)) ||
              !run_order(tcp, conn, MC_TCP_REMOVE))
         note_ended(sweep, id);
@@ -464,7 +480,7 @@ void loader_sweep_tcp(struct loader *loader)
         if (rc && rc != -ENOENT) /* ENOENT: these are the last */
             break;
         while (n > 0)
-            sweep_one(tcp, sweep, map, --n);
+            sweep_one(tcp, sweep, --n);
     }
     if (sweep->nended)
         qsort(sweep->ended, sweep->nended, sizeof(*sweep->ended), compare_ids);

@@ -45,7 +45,11 @@ enum {
  * How often the server looks at slots. A connection whose segments take a path without the programs
  * is reset at the first look after half a second of that (kmem/tcp.c): within one second.
  */
-enum { BOUNDARY_LOOK_MS = 250, BOUNDARY_LOOKS = 1000 / BOUNDARY_LOOK_MS };
+enum {
+    BOUNDARY_LOOK_MS = 250,
+    BOUNDARY_LOOKS = 1000 / BOUNDARY_LOOK_MS,
+    BOUNDARY_WAITS = 5 * BOUNDARY_LOOKS, /* for which a client may be silent: five seconds */
+};
 
 /*
  * To be called before each reply of a connection that is shown. gains: it answers a get that the
@@ -112,12 +116,14 @@ static inline bool boundary_is_used(const struct boundary *boundary)
 }
 
 /*
- * Whether the server should undo what the kernel has answered, since the connection gains nothing:
- * it asks for what the kernel does not answer.
+ * Whether the server should undo what the kernel has answered: the connection gains nothing, since
+ * it asks for what the kernel does not answer; or its client is silent, and the kernel keeps a
+ * reply for it, for which there are few places.
  */
 static inline bool boundary_wants_undo(const struct boundary *boundary)
 {
-    return boundary->npasses >= BOUNDARY_PASSES_ANSWERED && boundary_is_used(boundary);
+    return (boundary->npasses >= BOUNDARY_PASSES_ANSWERED || boundary->nwaits >= BOUNDARY_WAITS) &&
+           boundary_is_used(boundary);
 }
 
 /*

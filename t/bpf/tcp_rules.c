@@ -256,7 +256,8 @@ static uint32_t no_reply(struct tcp_lab *lab, const struct segment *segment,
         return request->reason;
     if (request->nreply > conn->mss || request->nreply > window_of(conn, segment))
         return MC_TCP_PASS_WINDOW;
-    return kept_place(lab, segment->v6, conn, owner) == MC_TCP_RTX_MAX ? MC_TCP_PASS_KEPT : NOT_COUNTED;
+    return kept_place(lab, segment->v6, conn, owner) == MC_TCP_RTX_MAX ? MC_TCP_PASS_KEPT
+                                                                       : NOT_COUNTED;
 }
 
 /* What a stage does with a segment; *reason: why it is passed. */
@@ -321,8 +322,8 @@ static struct outcome answer(struct tcp_lab *lab, enum splice_stage stage,
     struct splice_segment g = model_segment(segment, 0, conn);
     bool pays = stage == SPLICE_TC && splice_pays(c, &g);
 
-    conn->rtx =
-        (uint16_t)kept_place(lab, segment->v6, conn, rtx_owner(segment->ack, conn->slot, conn->generation));
+    conn->rtx = (uint16_t)kept_place(lab, segment->v6, conn,
+                                     rtx_owner(segment->ack, conn->slot, conn->generation));
     if (!is_used(conn))
         conn->tsval = htonl(ntohl(conn->tsval) + MC_TCP_AHEAD);
     splice_commit(c, &g, (uint32_t)request->nreply);

@@ -93,6 +93,17 @@ def each_mode(*machines):
     return decorate
 
 
+def two_gets(m):
+    """A connection that the programs follow when it ends, whether all was right."""
+    with socket.create_connection((m.pair.address(), m.server.port), SECONDS) as sock:
+        sock.setsockopt(*RESET)
+        for _ in range(2):
+            sock.send(MISS[0])
+            if sock.recv(100) != MISS[1]:
+                return False
+        return True
+
+
 def wrong_in(c, *rounds):
     """The first request whose reply is wrong or does not come, and that; None: there is none."""
     for request, want in (one for some in rounds for one in some):

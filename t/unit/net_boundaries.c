@@ -569,6 +569,7 @@ static void test_given_up(struct host *host)
 static void test_undo_is_wanted(struct host *host)
 {
     struct boundaries *boundaries = &host->one.boundaries;
+    struct mc_tcp_slot slot = {.outstanding = 1};
     struct boundary boundary = {.shown = true};
     bool early = false;
 
@@ -585,6 +586,11 @@ static void test_undo_is_wanted(struct host *host)
     ok(boundary_wants_undo(&boundary), "what it has answered is to be undone when it does not");
     boundary_park(&boundary, 0);
     ok(!boundary.slot && !boundary_wants_undo(&boundary), "once");
+    boundary = (struct boundary){.slot = &slot};
+    for (int i = 0; i < BOUNDARY_WAITS; i++, boundary_waits(&boundary))
+        early |= boundary_wants_undo(&boundary);
+    ok(!early && boundary_wants_undo(&boundary),
+       "and where the client has not acknowledged a reply for five seconds");
 }
 
 static void test_refresh(struct host *host)

@@ -659,17 +659,6 @@ def floods_of_openings(m):
         tap.is_(asking.end_of(c), b"", "the victim's stream is whole")
 
 
-def two_gets(m):
-    """With the second the programs follow a connection."""
-    with socket.create_connection((m.pair.address(), m.server.port), asking.SECONDS) as sock:
-        sock.setsockopt(*asking.RESET)
-        for _ in range(2):
-            sock.send(MISS[0])
-            if sock.recv(100) != MISS[1]:
-                return False
-        return True
-
-
 @tap.case
 def a_flood_of_connections():
     m = NATIVE
@@ -677,7 +666,7 @@ def a_flood_of_connections():
     with contextlib.closing(m.dial()) as c:
         wrong = [wrong_in(c, SMALL, SMALL)]
         before, size = asking.entries_bytes(m), resident(m)
-        tap.ok(all(two_gets(m) for _ in range(FLOOD)), "%d connections are served" % FLOOD)
+        tap.ok(all(asking.two_gets(m) for _ in range(FLOOD)), "%d connections are served" % FLOOD)
         wrong.append(wrong_in(c, MIXED))
         grown = asking.entries_bytes(m) - before
         tap.ok(0 < grown <= FLOOD * ENTRY, "their entries take %d bytes until the sweep" % grown)

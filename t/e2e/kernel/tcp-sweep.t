@@ -3,7 +3,6 @@
 # t/run: waits
 """What the kernel knows of TCP connections that have ended the server removes within a minute or
 two: it takes that time, since their last segments may be on the way."""
-import socket
 
 import asking
 import netns
@@ -13,20 +12,12 @@ import tap
 ENDED, SECONDS = 300, 80 # TCP_SWEEP_S of memcached/iface/monitor.c, and some
 
 
-def one_get(m):
-    """A connection that ends when the server has replied once."""
-    with socket.create_connection((m.pair.address(), m.server.port), asking.SECONDS) as sock:
-        sock.setsockopt(*asking.RESET)
-        sock.send(asking.MISS[0])
-        return sock.recv(100) == asking.MISS[1]
-
-
 @tap.case
 def ended_connections_are_swept():
     with asking.Machines(None, netns.Pair()) as m:
         netns.enter(m.pair.client)
         before = asking.entries_bytes(m)
-        tap.ok(all([one_get(m) for _ in range(ENDED)]), "%d connections are served" % ENDED)
+        tap.ok(all([asking.two_gets(m) for _ in range(ENDED)]), "%d connections are served" % ENDED)
         tap.ok(asking.entries_bytes(m) > before, "each has an entry when it has ended")
         tap.ok(server.wait_for(lambda: asking.entries_bytes(m) <= before, SECONDS, every=1),
                "the server removes them")
