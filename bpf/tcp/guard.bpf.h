@@ -53,10 +53,14 @@ enum { GUARD_DROP, GUARD_PASS };
 /* On TC egress: the connection whose socket sends begins to be followed. 0: it must not. */
 static __always_inline int guard_begin(struct bpf_sock *sk, const struct mc_tcp_conn *conn)
 {
-    struct guarded guarded = {.tag = {conn->slot, conn->generation}};
+    struct guarded *guarded;
 
-    return !READ_ONCE(is_guarded) ||
-           bpf_sk_storage_get(&mc_tcp_guarded, sk, &guarded, BPF_SK_STORAGE_GET_F_CREATE);
+    if (!READ_ONCE(is_guarded))
+        return 1;
+    guarded = bpf_sk_storage_get(&mc_tcp_guarded, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+    if (guarded) /* perhaps there since the connection was followed before */
+        guarded->tag = (struct mc_tcp_tag){conn->slot, conn->generation};
+    return guarded != NULL;
 }
 
 /* On TC egress: whether the guard sees what the socket sends. */
