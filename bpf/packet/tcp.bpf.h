@@ -3,7 +3,8 @@
  * tcp: all that is TCP's in a request and its reply: udp.bpf.h says what a transport gives.
  *
  * Only segments that carry timestamps and no other option are answered (RFC 7323, appendix A: what
- * every stack sends in the middle of a connection), so all places are constants. In network order:
+ * every stack sends in the middle of a connection), so all places are constants, in replies as
+ * follows, in network order. A request may have the no-operations elsewhere:
  *
  *   0 source port   2 destination port   4 sequence number   8 acknowledgement
  *  12 data offset, flags   14 window   16 checksum   18 urgent pointer
@@ -28,6 +29,9 @@ enum {
 
 /* What stands before the timestamps. */
 #define TCP_TIMESTAMPS bpf_htonl(0x0101080a)
+
+enum { OPTION_END, OPTION_NOP, OPTION_SACK = 5, OPTION_TIMESTAMPS = 8, OPTIONS_MOST = 40 };
+enum { TSVAL_AT = 24 /* mostly */, TIMESTAMPS_BYTES = 10 };
 
 static __always_inline u64 offsets_text(struct offsets offsets)
 {

@@ -62,10 +62,11 @@ struct tcp_segment {
     u32 nheader;       /* TCP's, with options */
     u32 tsecr;         /* if `has_timestamps` */
     u16 urgent;        /* the pointer as it stands in the header */
-    u8 has_timestamps; /* timestamps are the first option, where answered segments have them */
-    u8 no_options;     /* and the only one; ACK and perhaps PSH are set, nothing else; no CE mark */
+    u8 has_timestamps; /* of what a socket sends those that are its first option */
+    u8 no_options;     /* and no other; ACK and perhaps PSH are set, nothing else; no CE mark */
     u8 is_whole;       /* the lengths agree */
-    u8 unused[3];
+    u8 tsval_at;       /* in the header, if `has_timestamps` */
+    u8 unused[2];
 };
 
 enum { HEADERS_MOST = ETH_HLEN + 60 + 60 /* bytes of a segment before its data */ };

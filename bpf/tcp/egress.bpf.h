@@ -149,8 +149,8 @@ __attribute__((noinline)) int tcp_probe(struct __sk_buff *skb)
         return TC_ACT_SHOT;
     if (!skb_save_headers(skb, scratch, L4_TEXT))
         return TC_ACT_SHOT;
-    return skb_make_bare(skb, scratch, tcp->delta.reply - 1,
-                         delta_ack_tx(&tcp->delta, tcp->segment.ack), tcp, 0)
+    return skb_make_bare(skb, scratch, tcp, tcp->delta.reply - 1,
+                         delta_ack_tx(&tcp->delta, tcp->segment.ack), 0)
                ? TC_ACT_SHOT
                : TC_ACT_UNSPEC;
 }

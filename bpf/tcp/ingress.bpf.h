@@ -60,8 +60,9 @@ __attribute__((noinline)) int tcp_tc_send(struct __sk_buff *skb)
         return bpf_redirect(skb->ifindex, 0);
     bpf_clone_redirect(skb, skb->ifindex, 0);
     skb->mark = mark;
-    return skb_make_bare(skb, scratch, tcp->segment.seq - (tcp->delta.rx - tcp->delta.nrequest),
-                         tcp->segment.ack - (tcp->delta.tx - tcp->delta.nreply), tcp, 1)
+    return skb_make_bare(skb, scratch, tcp,
+                         tcp->segment.seq - (tcp->delta.rx - tcp->delta.nrequest),
+                         tcp->segment.ack - (tcp->delta.tx - tcp->delta.nreply), 1)
                ? TC_ACT_SHOT
                : skb_hand(skb, tcp);
 }
@@ -124,6 +125,7 @@ __attribute__((noinline)) int tcp_tc_hand(struct __sk_buff *skb, u32 l4, u32 seq
     if (!tcp)
         return TC_ACT_SHOT;
     if (skb_put_rx(skb, l4, seq, delta_ack_rx(&tcp->delta, tcp->segment.ack), tcp) ||
+        skb_put_stamp(skb, l4, tcp) ||
         (segment_has_blocks(&tcp->segment) && skb_put_blocks(skb, l4, 1))) {
         tcp_count(MC_TCP_DROPPED);
         return TC_ACT_SHOT;
@@ -319,6 +321,8 @@ int mc_tcp_ingress(struct __sk_buff *skb)
         if (delta_is_used(&conn->delta))
             return TC_ACT_UNSPEC;
     }
+    if (unlikely(!tcp->segment.has_timestamps && tcp->segment.nheader >= L4_TEXT))
+        skb_read_stamps(skb, l4);
     tcp->can_resend =
         l4 == ETH_HLEN + (skb->protocol == bpf_htons(ETH_P_IPV6) ? IP6_BYTES : IP4_BYTES) &&
         conn->vlan == skb_vlan(skb);

@@ -90,10 +90,11 @@ static __always_inline int tcp_tc_make(struct __sk_buff *skb, struct scratch *sc
  * acknowledgement with these numbers, translated otherwise. Not 0: a helper failed; drop the
  * packet.
  */
-static __always_inline int skb_make_bare(struct __sk_buff *skb, struct scratch *scratch, u32 seq,
-                                         u32 ack, const struct segment_scratch *tcp,
+static __always_inline int skb_make_bare(struct __sk_buff *skb, struct scratch *scratch,
+                                         const struct segment_scratch *tcp, u32 seq, u32 ack,
                                          const int ingress)
 {
+    const struct tcp_segment *segment = &tcp->segment;
     char *out = scratch->reply, *ip = out + ETH_HLEN, *l4;
     u64 v6 = scratch->offsets.v6, sum;
 
@@ -105,11 +106,14 @@ static __always_inline int skb_make_bare(struct __sk_buff *skb, struct scratch *
     STORE32(l4 + 8, bpf_htonl(ack));
     l4[13] = TCP_ACK;
     STORE16(l4 + 16, 0);
+    STORE32(l4 + 20, TCP_TIMESTAMPS);
     if (ingress) {
         STORE16(l4 + 18, tcp->mark);
-        STORE32(l4 + 28, bpf_htonl(timestamp_rx(bpf_ntohl(LOAD32(l4 + 28)), tcp->tsval)));
+        STORE32(l4 + 24, bpf_htonl(segment->tsval));
+        STORE32(l4 + 28, bpf_htonl(timestamp_rx(segment->tsecr, tcp->tsval)));
     } else {
-        STORE32(l4 + 24, bpf_htonl(bpf_ntohl(LOAD32(l4 + 24)) + MC_TCP_AHEAD));
+        STORE32(l4 + 24, bpf_htonl(segment->tsval + MC_TCP_AHEAD));
+        STORE32(l4 + 28, bpf_htonl(segment->tsecr));
     }
     if (v6) {
         STORE16(ip + 4, bpf_htons(L4_TEXT));

@@ -74,6 +74,17 @@ static __always_inline void put_number(void *at, u32 to, u64 *change)
 }
 
 /*
+ * Puts a number at `at` of the frame, in the place of `from`, both in network order, and tells
+ * TCP's checksum. Not 0: a helper failed.
+ */
+__attribute__((noinline)) int skb_put_number(struct __sk_buff *skb, u32 l4, u32 at, u32 from,
+                                             u32 to)
+{
+    return bpf_skb_store_bytes(skb, at, &to, sizeof(to), 0) ||
+           bpf_l4_csum_replace(skb, l4 + 16, 0, sum_change(from, to, (at - l4) & 1), 0);
+}
+
+/*
  * Tells the checksum of a segment, whose TCP header begins at l4, of a change. A partial one, or
  * what seems to be one, stays. If a client's is whole and only seems partial, for 1 segment in
  * 65,536, the helper, which knows, changes it; a socket's never is, unless an interface above this
@@ -94,9 +105,9 @@ static __always_inline int skb_put_sum(struct __sk_buff *skb, u32 l4, void *tcp,
 }
 
 /*
- * Puts numbers and the timestamp into the TCP header of a segment at `at`, whose bytes up to `end`
- * are there, marks it as translated if it is a client's, and tells the checksum. Not 0: something
- * is not there.
+ * Puts numbers and the timestamp, if it is where it mostly is, into the TCP header of a segment at
+ * `at`, whose bytes up to `end` are there, marks it as translated if it is a client's, and tells
+ * the checksum. Not 0: something is not there.
  */
 static __always_inline int segment_put(struct __sk_buff *skb, u32 l4, void *at, const void *end,
                                        u32 seq, u32 ack, const struct segment_scratch *tcp,
@@ -114,7 +125,7 @@ static __always_inline int segment_put(struct __sk_buff *skb, u32 l4, void *at, 
         change += (u16)~segment->urgent + (u64)(u16)tcp->mark;
         STORE16(at + 18, tcp->mark);
     }
-    if (segment->has_timestamps) {
+    if (segment->has_timestamps && segment->tsval_at == TSVAL_AT) {
         if (at + L4_TEXT > end)
             return -1;
         if (ingress)
@@ -134,6 +145,18 @@ static __always_inline int skb_put_rx(struct __sk_buff *skb, u32 l4, u32 seq, u3
 
     bound_mask(at, 511);
     return segment_put(skb, l4, data + at, end, seq, ack, tcp, 1);
+}
+
+/* Translates the timestamp of a client's segment that is not where it mostly is. */
+static __always_inline int skb_put_stamp(struct __sk_buff *skb, u32 l4,
+                                         const struct segment_scratch *tcp)
+{
+    const struct tcp_segment *segment = &tcp->segment;
+
+    if (likely(!segment->has_timestamps || segment->tsval_at == TSVAL_AT))
+        return 0;
+    return skb_put_number(skb, l4, l4 + segment->tsval_at + 4, bpf_htonl(segment->tsecr),
+                          bpf_htonl(timestamp_rx(segment->tsecr, tcp->tsval)));
 }
 
 /*

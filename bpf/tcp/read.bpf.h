@@ -45,16 +45,45 @@ static __always_inline u32 ip_length(const void *ip, u64 v6)
     return v6 ? bpf_ntohs(LOAD16(ip + 4)) + IP6_BYTES : bpf_ntohs(LOAD16(ip + 2));
 }
 
+/* Whether two bytes are padding behind an option. */
+static __always_inline int is_padding(u8 first, u8 second)
+{
+    return first == OPTION_END ||
+           (first == OPTION_NOP && (second == OPTION_NOP || second == OPTION_END));
+}
+
+/*
+ * Where TSval is in a header of L4_TEXT bytes with timestamps alone that do not begin with two
+ * no-operations; 0: it has something else.
+ */
+static __always_inline u32 tsval_elsewhere(const void *tcp)
+{
+    const u16 begin = bpf_htons(OPTION_TIMESTAMPS << 8 | TIMESTAMPS_BYTES);
+    u8 last = LOAD8(tcp + 31);
+
+    if (LOAD16(tcp + 20) == begin)
+        return is_padding(LOAD8(tcp + 30), last) ? TSVAL_AT - 2 : 0;
+    if (LOAD8(tcp + 20) == OPTION_NOP && LOAD16(tcp + 21) == begin)
+        return is_padding(OPTION_NOP, last) ? TSVAL_AT - 1 : 0;
+    return 0;
+}
+
+static __always_inline void segment_stamps(struct tcp_segment *segment, const void *stamps)
+{
+    segment->tsval = bpf_ntohl(LOAD32(stamps));
+    segment->tsecr = bpf_ntohl(LOAD32(stamps + 4));
+}
+
 /*
  * Reads the headers of a packet of nip bytes from IP on, whose TCP header begins at `tcp`, `before`
  * bytes behind IP's, and whose bytes up to `end`, at least TCP's fixed part, are there.
  */
 static __always_inline void segment_read(struct tcp_segment *segment, const void *ip,
                                          const void *tcp, const void *end, u64 v6, u32 before,
-                                         u32 nip)
+                                         u32 nip, const int ingress)
 {
     u32 traffic = v6 ? bpf_ntohs(LOAD16(ip)) >> 4 : LOAD8(ip + 1), flags = LOAD8(tcp + 13);
-    u32 nheader = (LOAD8(tcp + 12) >> 4) * 4;
+    u32 nheader = (LOAD8(tcp + 12) >> 4) * 4, at;
 
     segment->seq = bpf_ntohl(LOAD32(tcp + 4));
     segment->ack = bpf_ntohl(LOAD32(tcp + 8));
@@ -65,14 +94,22 @@ static __always_inline void segment_read(struct tcp_segment *segment, const void
     segment->is_whole = nheader >= TCP_BYTES && nip >= before + nheader;
     segment->n = segment->is_whole ? nip - before - nheader : 0;
     segment->has_timestamps = segment->no_options = 0;
-    if (nheader >= L4_TEXT && tcp + L4_TEXT <= end && LOAD32(tcp + 20) == TCP_TIMESTAMPS) {
-        segment->has_timestamps = 1;
-        segment->tsval = bpf_ntohl(LOAD32(tcp + 24));
-        segment->tsecr = bpf_ntohl(LOAD32(tcp + 28));
-        /* Its header's length, and no flag beside it: accurate ECN has one there. */
-        segment->no_options = LOAD8(tcp + 12) == L4_TEXT / 4 << 4 &&
-                              (flags | TCP_PSH) == (TCP_PSH | TCP_ACK) && (traffic & 3) != 3;
-    }
+    if (nheader < L4_TEXT || tcp + L4_TEXT > end)
+        return;
+    at = likely(LOAD32(tcp + 20) == TCP_TIMESTAMPS) ? TSVAL_AT
+         : ingress && nheader == L4_TEXT            ? tsval_elsewhere(tcp)
+                                                    : 0;
+    if (!at)
+        return;
+    segment->has_timestamps = 1;
+    segment->tsval_at = at;
+    if (likely(at == TSVAL_AT))
+        segment_stamps(segment, tcp + TSVAL_AT);
+    else
+        segment_stamps(segment, at == TSVAL_AT - 1 ? tcp + TSVAL_AT - 1 : tcp + TSVAL_AT - 2);
+    /* Its header's length, and no flag beside it: accurate ECN has one there. */
+    segment->no_options = LOAD8(tcp + 12) == L4_TEXT / 4 << 4 &&
+                          (flags | TCP_PSH) == (TCP_PSH | TCP_ACK) && (traffic & 3) != 3;
 }
 
 /* --- a packet --------------------------------------------------------------------------------- */
@@ -170,7 +207,7 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
     /* A short frame is padded; the length of a merged packet may be too large for IP's header. */
     if (!skb->gso_size)
         nip = ip_length(ip, v6);
-    segment_read(segment, ip, l4, end, v6, at, nip);
+    segment_read(segment, ip, l4, end, v6, at, nip, ingress);
     if (!link || fragment || at != ip_bytes(v6))
         segment->no_options = 0;
     if (fragment)
@@ -193,6 +230,61 @@ static __always_inline u32 skb_read_pulled(struct __sk_buff *skb, struct tcp_seg
         return l4;
     bpf_skb_pull_data(skb, n < HEADERS_MOST ? n : HEADERS_MOST);
     return skb_read(skb, segment, ingress);
+}
+
+/*
+ * Looks for an option of this kind: tcp->option becomes its place in TCP's header, and tcp->noption
+ * its length; 0: there is none.
+ */
+__attribute__((noinline)) int skb_find_option(struct __sk_buff *skb, u32 l4, u32 kind)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    u8 option[2];
+    u32 i;
+
+    if (!tcp)
+        return 0;
+    tcp->option = TCP_BYTES;
+    tcp->noption = 0;
+    for (i = 0; i < OPTIONS_MOST; i++) {
+        if (tcp->option + 2 > tcp->segment.nheader ||
+            bpf_skb_load_bytes(skb, l4 + tcp->option, option, sizeof(option)) ||
+            option[0] == OPTION_END)
+            return 0;
+        if (option[0] == OPTION_NOP) {
+            tcp->option++;
+            continue;
+        }
+        if (option[1] < 2 || tcp->option + option[1] > tcp->segment.nheader)
+            return 0; /* the stack stops there, too */
+        if (option[0] == kind) {
+            tcp->noption = option[1];
+            return 0;
+        }
+        tcp->option += option[1];
+    }
+    return 0;
+}
+
+/*
+ * Reads timestamps of a client's segment that are neither its first option nor all of them: so that
+ * they are translated. Of an option of another length the stack takes none.
+ */
+__attribute__((noinline)) int skb_read_stamps(struct __sk_buff *skb, u32 l4)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    u32 stamps[2];
+
+    if (!tcp)
+        return 0;
+    skb_find_option(skb, l4, OPTION_TIMESTAMPS);
+    if (tcp->noption != TIMESTAMPS_BYTES ||
+        bpf_skb_load_bytes(skb, l4 + tcp->option + 2, stamps, sizeof(stamps)))
+        return 0;
+    tcp->segment.has_timestamps = 1;
+    tcp->segment.tsval_at = tcp->option + 2;
+    segment_stamps(&tcp->segment, stamps);
+    return 0;
 }
 
 /* The first bytes of a segment's text. 0: it has none. */

@@ -10,7 +10,7 @@
 #include "bpf/tcp/conn.bpf.h"
 #include "bpf/tcp/put.bpf.h"
 
-enum { OPTION_END = 0, OPTION_NOP = 1, OPTION_SACK = 5, OPTIONS_MOST = 40, EDGES_MOST = 8 };
+enum { EDGES_MOST = 8 };
 
 /* Translates the edge of a block at `at` of the frame. Not 0: a helper failed. */
 __attribute__((noinline)) int skb_put_edge(struct __sk_buff *skb, u32 l4, u32 at, int ingress)
@@ -22,42 +22,7 @@ __attribute__((noinline)) int skb_put_edge(struct __sk_buff *skb, u32 l4, u32 at
         return -1;
     to = bpf_ntohl(from);
     to = bpf_htonl(ingress ? delta_ack_rx(&tcp->delta, to) : delta_edge_tx(&tcp->delta, to));
-    return bpf_skb_store_bytes(skb, at, &to, sizeof(to), 0) ||
-           bpf_l4_csum_replace(skb, l4 + 16, 0, sum_change(from, to, (at - l4) & 1), 0);
-}
-
-/*
- * Looks for the option that has blocks: tcp->option becomes its place in TCP's header, and
- * tcp->noption its length; 0: there is none.
- */
-__attribute__((noinline)) int skb_find_blocks(struct __sk_buff *skb, u32 l4)
-{
-    struct segment_scratch *tcp = segment_scratch_get();
-    u8 option[2];
-    u32 i;
-
-    if (!tcp)
-        return 0;
-    tcp->option = TCP_BYTES;
-    tcp->noption = 0;
-    for (i = 0; i < OPTIONS_MOST; i++) {
-        if (tcp->option + 2 > tcp->segment.nheader ||
-            bpf_skb_load_bytes(skb, l4 + tcp->option, option, sizeof(option)) ||
-            option[0] == OPTION_END)
-            return 0;
-        if (option[0] == OPTION_NOP) {
-            tcp->option++;
-            continue;
-        }
-        if (option[1] < 2 || tcp->option + option[1] > tcp->segment.nheader)
-            return 0; /* the stack stops there, too */
-        if (option[0] == OPTION_SACK) {
-            tcp->noption = option[1];
-            return 0;
-        }
-        tcp->option += option[1];
-    }
-    return 0;
+    return skb_put_number(skb, l4, at, from, to);
 }
 
 /*
@@ -71,7 +36,7 @@ __attribute__((noinline)) int skb_put_blocks(struct __sk_buff *skb, u32 l4, int 
 
     if (!tcp)
         return -1;
-    skb_find_blocks(skb, l4);
+    skb_find_option(skb, l4, OPTION_SACK);
     for (i = 0; i < EDGES_MOST; i++) {
         if (6 + 4 * i > tcp->noption)
             return 0;

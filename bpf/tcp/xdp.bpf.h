@@ -170,7 +170,7 @@ static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct offsets offs
         !ip_has_no_options(ip, offsets.v6, IPPROTO_TCP) || port_to(l4) != (u16)control.tcp_port)
         return XDP_PASS;
     segment_read(&tcp->segment, ip, l4, end, offsets.v6, ip_bytes(offsets.v6),
-                 ip_length(ip, offsets.v6));
+                 ip_length(ip, offsets.v6), 1);
     if (!tcp->segment.n || tcp->segment.flags & (TCP_SYN | TCP_RST) ||
         tcp_xdp_is_foreign(&tcp->segment, l4, end))
         return XDP_PASS;

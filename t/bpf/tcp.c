@@ -388,6 +388,7 @@ static void test_items(const struct run *run)
 /* --- what comes next ------------------------------------------------------------------------ */
 
 #define TIMES          "\1\1\x8\xa\xff\xff\xff\xff\0\0\0\5"
+#define STAMPS         "\x8\xa\0\0\0\5\0\0\0\5"
 #define OPTIONS(bytes) .packet = {.options = bytes, .noptions = sizeof(bytes) - 1}
 #define FLAGS(bits)    .packet.flags = bits
 
@@ -414,7 +415,31 @@ static const struct tcp_case cases[] = {
     {"passed: it met congestion", .packet.traffic = 3, PASSES(SEGMENT)},
     {"passed: no options", OPTIONS(""), PASSES(SEGMENT)},
     {"passed: no-ops", OPTIONS("\1\1\1\1\1\1\1\1\1\1\1\1"), PASSES(SEGMENT)},
-    {"passed: timestamps at the end", OPTIONS("\x8\xa\0\0\0\5\0\0\0\5\1\1"), PASSES(SEGMENT)},
+    {"with timestamps, then no-ops, it is answered", OPTIONS(STAMPS "\1\1")},
+    {"with timestamps between no-ops it is answered", OPTIONS("\1" STAMPS "\1")},
+    {"with timestamps, a no-op and the end it is answered", OPTIONS(STAMPS "\1\0")},
+    {"with timestamps, the end and something it is answered", OPTIONS(STAMPS "\0\7")},
+    {"with a no-op, timestamps and the end it is answered", OPTIONS("\1" STAMPS "\0")},
+    {"passed: the end, then timestamps", OPTIONS("\0\1" STAMPS), PASSES(SEGMENT)},
+    {"passed: a no-op, the end, timestamps", OPTIONS("\1\0" STAMPS), PASSES(SEGMENT)},
+    {"passed: timestamps, an option without a length", OPTIONS(STAMPS "\1\7"), PASSES(SEGMENT)},
+    {"passed: timestamps, another option", OPTIONS(STAMPS "\7\2"), PASSES(SEGMENT)},
+    {"passed: timestamps, an option of length 0", OPTIONS(STAMPS "\7\0"), PASSES(SEGMENT)},
+    {"passed: timestamps, an option of length 1", OPTIONS(STAMPS "\7\1"), PASSES(SEGMENT)},
+    {"passed: timestamps, an option that is longer", OPTIONS(STAMPS "\7\3"), PASSES(SEGMENT)},
+    {"passed: an option that is longer, and timestamps in it", OPTIONS("\7\x28" STAMPS),
+     PASSES(SEGMENT)},
+    {"passed: a no-op, timestamps, something", OPTIONS("\1" STAMPS "\7"), PASSES(SEGMENT)},
+    {"passed: an option, timestamps", OPTIONS("\7\2" STAMPS), PASSES(SEGMENT)},
+    {"passed: an option of length 0, timestamps", OPTIONS("\7\0" STAMPS), PASSES(SEGMENT)},
+    {"passed: an option of length 1, timestamps", OPTIONS("\7\1" STAMPS), PASSES(SEGMENT)},
+    {"passed: timestamps of 9 bytes", OPTIONS("\1\1\x8\x9\0\0\0\5\0\0\0\5"), PASSES(SEGMENT)},
+    {"passed: timestamps of 11 bytes", OPTIONS("\x8\xb\0\0\0\5\0\0\0\5\1\1"), PASSES(SEGMENT)},
+    {"passed: more than one word before timestamps", OPTIONS("\1\1\1\1\1" STAMPS "\1"),
+     PASSES(SEGMENT)},
+    {"passed: timestamps behind blocks", OPTIONS("\5\xa\0\0\0\5\0\0\0\6" STAMPS), PASSES(SEGMENT)},
+    {"passed: timestamps at the very end", OPTIONS("\x1e\x1e____________________________" STAMPS),
+     PASSES(SEGMENT)},
     {"passed: more after the timestamps", OPTIONS(TIMES "\1\1\1\1"), PASSES(SEGMENT)},
     {"passed: timestamps, an MD5 key", OPTIONS(TIMES "\1\1\x13\x12________________"),
      PASSES(SEGMENT)},

@@ -74,13 +74,20 @@ static void any_options(struct segment *segment, uint8_t options[40], uint32_t e
     segment->noptions = 4 * below(11);
     for (at = 0; at < 40; at++)
         options[at] = one_in(3) ? 1 : (uint8_t)below(12);
-    options[2] += options[2] == 8; /* none are timestamps by chance */
     if (segment->noptions >= 24 && one_in(2)) {
         memcpy(options, "\1\1\10\12", 4);
         put32(options + 4, segment->tsval);
         memcpy(options + 12, "\1\1\5\12", 4);
         put32(options + 16, edge + below(40) - 20);
         put32(options + 20, edge + below(40));
+    } else if (one_in(2)) { /* timestamps alone, which begin anywhere */
+        segment->noptions = 12;
+        at = below(3);
+        memset(options, 1, 12);
+        options[at] = 8;
+        options[at + 1] = 10;
+        put32(options + at + 2, segment->tsval);
+        put32(options + at + 6, segment->tsecr);
     }
 }
 

@@ -22,19 +22,54 @@ static int64_t beyond(uint32_t number, uint32_t from)
     return (int32_t)(number - from);
 }
 
-/* Whether timestamps are a segment's first option. */
+/*
+ * Where an option of this kind begins in n bytes of options, and its length; NULL: there is none,
+ * or one before it is broken.
+ */
+static const uint8_t *find_option(const uint8_t *options, size_t n, uint8_t kind, size_t *length)
+{
+    size_t at = 0;
+
+    while (at + 2 <= n && options[at]) {
+        if (options[at] == 1) {
+            at++;
+            continue;
+        }
+        *length = options[at + 1];
+        if (*length < 2 || at + *length > n)
+            return NULL;
+        if (options[at] == kind)
+            return options + at;
+        at += *length;
+    }
+    return NULL;
+}
+
+/* Where its timestamps are in n bytes of options, of which a socket's are first; NULL: nowhere. */
+static const uint8_t *find_stamps(const uint8_t *options, size_t n, bool from_server)
+{
+    const uint8_t *found;
+    size_t length = 0;
+
+    if (n < 12 || (from_server && get32(options) != 0x0101080a))
+        return NULL;
+    found = find_option(options, n, 8, &length);
+    return found && length == 10 ? found + 2 : NULL;
+}
+
 static bool is_stamped_with(const struct segment *segment, uint32_t *tsval, uint32_t *tsecr)
 {
-    const uint8_t *options = segment->options;
+    const uint8_t *stamps;
 
     *tsval = segment->tsval;
     *tsecr = segment->tsecr;
-    if (!options)
+    if (!segment->options)
         return true;
-    if (segment->noptions < 12 || get32(options) != 0x0101080a)
+    stamps = find_stamps(segment->options, segment->noptions, segment->from_server);
+    if (!stamps)
         return false;
-    *tsval = get32(options + 4);
-    *tsecr = get32(options + 8);
+    *tsval = get32(stamps);
+    *tsecr = get32(stamps + 4);
     return true;
 }
 
@@ -45,17 +80,28 @@ static bool is_stamped(const struct segment *segment, uint32_t *tsval)
     return is_stamped_with(segment, tsval, &tsecr);
 }
 
-/* Whether timestamps, first, are its only option. */
+/* Whether timestamps are its only option, and all else is padding. */
 static bool has_stamps_alone(const struct segment *segment)
 {
-    uint32_t tsval;
+    const uint8_t *options = segment->options, *stamps;
+    size_t at;
 
-    return is_stamped(segment, &tsval) && (!segment->options || segment->noptions == 12);
+    if (!options)
+        return true;
+    stamps = find_stamps(options, segment->noptions, segment->from_server);
+    if (!stamps || segment->noptions != 12)
+        return false;
+    for (at = 0; options + at + 2 < stamps; at++)
+        if (options[at] != 1)
+            return false;
+    for (at = (size_t)(stamps - options) + 8; at < 12 && options[at] == 1; at++)
+        continue;
+    return at == 12 || options[at] == 0;
 }
 
 static bool is_plain(const struct segment *segment, unsigned int odd)
 {
-    return !segment->options && (segment->flags | PSH) == (PSH | ACK) &&
+    return has_stamps_alone(segment) && (segment->flags | PSH) == (PSH | ACK) &&
            (segment->traffic & 3) != 3 && !(odd & (ODD_TO_TCP | ODD_OPTIONS));
 }
 
@@ -234,12 +280,14 @@ static uint32_t not_next(const struct tcp_lab *lab, const struct segment *segmen
     struct splice_boundary b = model_boundary(lab, conn);
     struct splice_conn c = model_conn(conn);
     enum splice_rule rule = splice_refuses(&c, &b, &g, lab->off);
+    uint32_t tsval;
 
     if (rule == RULE_ONE)
         return MC_TCP_PASS_UNACKED;
     if (rule != NRULES || slot->boundary == MC_TCP_NONE || slot->generation != conn->generation)
         return MC_TCP_PASS_BOUNDARY;
-    return beyond(segment->tsval, conn->client_ts) < 0 ? MC_TCP_PASS_SEGMENT : NOT_COUNTED;
+    is_stamped(segment, &tsval);
+    return beyond(tsval, conn->client_ts) < 0 ? MC_TCP_PASS_SEGMENT : NOT_COUNTED;
 }
 
 /* Why there is no reply to it, NOT_COUNTED: there is one. */
@@ -329,7 +377,7 @@ static struct outcome answer(struct tcp_lab *lab, enum splice_stage stage,
     splice_commit(c, &g, (uint32_t)request->nreply);
     conn_become(conn, c);
     conn->retransmits = 0;
-    conn->client_ts = segment->tsval;
+    is_stamped(segment, &conn->client_ts);
     return (struct outcome){.act = pays ? ACT_ANSWER_PAID : ACT_ANSWER,
                             .reason = NOT_COUNTED,
                             .reply = request->reply,
@@ -555,26 +603,6 @@ static void refusal_frame(struct frame *want, const struct segment *segment,
     make_reply(want, &reset);
 }
 
-/* Where in TCP's header its option with blocks begins, and its length; 0: there is none. */
-static size_t find_blocks(const uint8_t *tcp, size_t *n)
-{
-    size_t at = 20, end = (tcp[12] >> 4) * 4u;
-
-    while (at + 2 <= end && tcp[at]) {
-        if (tcp[at] == 1) {
-            at++;
-            continue;
-        }
-        *n = tcp[at + 1];
-        if (*n < 2 || at + *n > end)
-            return 0;
-        if (tcp[at] == 5)
-            return at;
-        at += *n;
-    }
-    return 0;
-}
-
 /* The edge of a block that the socket acknowledges selectively. */
 static uint32_t edge_to_wire(const struct splice_conn *c, uint32_t edge)
 {
@@ -604,14 +632,19 @@ static uint32_t stamp_to_socket(const struct mc_tcp_conn *conn, uint32_t tsecr)
 void segment_mark(const struct tcp_lab *lab, uint8_t *tcp, const struct mc_tcp_conn *conn,
                   bool ingress)
 {
+    const uint8_t *stamps;
+    uint8_t *at;
+
     if (ingress && !(tcp[13] & URG))
         put16(tcp + 18, lab->translation_marks[!!(conn->flags & MC_TCP_MARK_B)]);
-    if (tcp[12] >> 4 < 8 || get32(tcp + 20) != 0x0101080a)
+    stamps = tcp[12] >> 4 < 8 ? NULL : find_stamps(tcp + 20, (tcp[12] >> 4) * 4u - 20, !ingress);
+    if (!stamps)
         return;
+    at = tcp + (stamps - tcp);
     if (ingress)
-        put32(tcp + 28, stamp_to_socket(conn, get32(tcp + 28)));
+        put32(at + 4, stamp_to_socket(conn, get32(at + 4)));
     else
-        put32(tcp + 24, get32(tcp + 24) + MC_TCP_AHEAD);
+        put32(at, get32(at) + MC_TCP_AHEAD);
 }
 
 static void put_numbers(const struct tcp_lab *lab, struct frame *frame,
@@ -649,7 +682,8 @@ static void translate(const struct tcp_lab *lab, struct frame *frame, const stru
     struct splice_conn c = model_conn(conn);
     uint8_t *tcp = segment_tcp(frame);
     uint32_t edge;
-    size_t n = 0, at;
+    const uint8_t *blocks;
+    size_t n = 0;
 
     if (!is_used(conn))
         return;
@@ -660,9 +694,9 @@ static void translate(const struct tcp_lab *lab, struct frame *frame, const stru
     if (ingress || !segment_is_partial(&before))
         change_sum(frame, &before);
     before = *frame;
-    at = find_blocks(tcp, &n);
-    for (edge = 0; at && edge < 8 && 6 + 4 * edge <= n; edge++) {
-        uint8_t *place = tcp + at + 2 + 4 * edge;
+    blocks = find_option(tcp + 20, (tcp[12] >> 4) * 4u - 20, 5, &n);
+    for (edge = 0; blocks && edge < 8 && 6 + 4 * edge <= n; edge++) {
+        uint8_t *place = tcp + (blocks - tcp) + 2 + 4 * edge;
 
         put32(place, ingress ? splice_map_ack(&c, get32(place), lab->off)
                              : edge_to_wire(&c, get32(place)));
@@ -676,6 +710,7 @@ void bare_frame(const struct tcp_lab *lab, struct frame *want, const struct fram
                 const struct mc_tcp_conn *conn)
 {
     uint8_t *ip = want->bytes + LINK, *tcp;
+    uint32_t tsval, tsecr;
 
     *want = *in;
     tcp = segment_tcp(want);
@@ -683,6 +718,10 @@ void bare_frame(const struct tcp_lab *lab, struct frame *want, const struct fram
     put32(tcp + 4, seq);
     put32(tcp + 8, ack);
     tcp[13] = ACK;
+    is_stamped_with(segment, &tsval, &tsecr);
+    put32(tcp + 20, 0x0101080a);
+    put32(tcp + 24, tsval);
+    put32(tcp + 28, tsecr);
     segment_mark(lab, tcp, conn, !segment->from_server);
     if (segment->v6) {
         put16(ip + 4, 32);

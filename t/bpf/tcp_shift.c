@@ -154,6 +154,17 @@ static const struct {
      "\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1"},
     {"an unknown option before", "\375\6....\1\1\1\1\5\12AAAABBBB\1\1\1\1"},
     {"all that there may be", "\1\1\1\1\1\5\42AAAABBBBCCCCDDDDEEEEFFFFGGGGHHHH\1"},
+    {"timestamps first, then a block", "\10\12TTTTTTTT\1\1\5\12AAAABBBB\1\1"},
+    {"timestamps at an odd place, then a block", "\1\10\12TTTTTTTT\5\12AAAABBBB\1\1\1"},
+    {"a block, timestamps at an odd place", "\1\5\12AAAABBBB\10\12TTTTTTTT\1\1\1"},
+    {"timestamps at the very end",
+     "\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\10\12TTTTTTTT"},
+    {"timestamps alone, first", "\10\12TTTTTTTT\1\1"},
+    {"timestamps alone, at an odd place", "\1\10\12TTTTTTTT\1"},
+    {"timestamps before a broken option", "\10\12TTTTTTTT\7\1"},
+    {"timestamps behind an option of length 1", "\7\1\10\12........\1\1\1\1"},
+    {"timestamps longer than the header", "\1\1\1\1\1\1\1\10\12......."},
+    {"timestamps of another length", "\10\11.......\1\1\1\1\1\1\1"},
 };
 enum { LAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
 

@@ -116,10 +116,10 @@ def parse(packet):
 
 class Peer:
     """A client at an address that no machine has; its numbers may begin anywhere. Offloads must be
-    off at both ends of the pair, since it has no others."""
+    off at both ends of the pair, since it has no others. lay: timestamps as options."""
 
     def __init__(self, m, port, address="10.77.0.9", mss=1460, stamped=True, seq=None, clock=None,
-                 window=0xffff):
+                 window=0xffff, lay=stamps):
         self.wire = Wire(m.pair)
         netns.ip("neighbour replace %s lladdr %s dev %s nud permanent" %
                  (address, self.wire.own.hex(":"), m.pair.interface()), m.pair.server)
@@ -127,6 +127,7 @@ class Peer:
         self.seq = random.getrandbits(32) if seq is None else seq
         self.clock = random.getrandbits(32) if clock is None else clock
         self.stamped, self.window, self.ack, self.tsecr = stamped, window, 0, 0
+        self.lay = lay
         self.got = {} # every byte that came, by its number
         options = struct.pack("!BBH", 2, 4, mss)
         self.send(flags=SYN, options=options + (stamps(self.clock, 0) if stamped else b""), ack=0)
@@ -141,7 +142,7 @@ class Peer:
              **how):
         """A segment, which changes none of the numbers; how: of tcp() and ip4()."""
         if options is None:
-            options = stamps(self.clock if tsval is None else tsval, self.tsecr) \
+            options = self.lay(self.clock if tsval is None else tsval, self.tsecr) \
                 if self.stamped else b""
         ip = {name: how.pop(name) for name in ("fragment", "traffic") if name in how}
         ip["options"] = how.pop("ip_options", b"")

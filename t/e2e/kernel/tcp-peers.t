@@ -530,6 +530,19 @@ def numbers_that_wrap(m):
 
 
 @each_mode
+def timestamps_at_other_places(m):
+    """As smoltcp sends them, and others may."""
+    for name, begin, end in (("first", b"", b"\1\1"), ("between", b"\1", b"\1"),
+                             ("before the end", b"", b"\0\0")):
+        lay = lambda *numbers, begin=begin, end=end: begin + segments.stamps(*numbers)[2:] + end
+        with peer(m, "timestamps " + name, lay=lay) as p:
+            answers = m.answered()
+            wrong = [one[0][:20] for one in MIXED + SMALL * 2 if p.ask(*one) != one[1]]
+            tap.is_(wrong, [], "timestamps %s, %s: every byte is right" % (name, m.by()))
+            tap.ok(m.answered() >= answers + 2 * len(SMALL), "and the kernel answers")
+
+
+@each_mode
 def simultaneous_close(m):
     with peer(m, "before both close") as p:
         p.push(b"quit\r\n")
