@@ -144,13 +144,6 @@ void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot);
  * 0, or -errno: they know it still; -EBUSY: because they have answered on it.
  */
 int loader_tcp_release(struct loader *loader, int socket, const struct mc_tcp_slot *slot);
-/* What another process needs to put a socket in the place of one whose connection is followed. */
-struct loader_tcp_undo {
-    int order, filter; /* programs: mc_tcp_order; the filter of a socket that is followed no more */
-    int conns, rtx;    /* maps: mc_tcp_conns, mc_tcp_rtx */
-    __u64 seeds[MC_TCP_SEEDS]; /* of mc_tcp_key */
-};
-void loader_tcp_undo(const struct loader *loader, struct loader_tcp_undo *out);
 /* Milliseconds since a time that stands in a slot. */
 uint32_t loader_tcp_age(const struct loader *loader, uint32_t time);
 /*
@@ -165,7 +158,7 @@ int64_t loader_tcp_unseen(const struct loader *loader, int socket, uint64_t rece
 int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32_t *ack);
 /* How to get at the entries without a loader (bpf/load/entry.h), until loader_close. */
 void loader_tcp_entries(const struct loader *loader, struct entry_access *out);
-/* The descriptor of the program that loader_tcp_tag gives sockets. */
+/* The descriptor of the filter of a socket that is followed no more (bpf/tcp/lost.bpf.h). */
 int loader_tcp_filter(const struct loader *loader);
 /*
  * From now on what the sockets in this control group (version 2) send is dropped where it has to be

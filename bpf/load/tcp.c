@@ -214,19 +214,6 @@ void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot)
         remove_waiting(loader->tcp, key_of(loader, &cookie));
 }
 
-void loader_tcp_undo(const struct loader *loader, struct loader_tcp_undo *out)
-{
-    const struct tcp *skel = loader->tcp->skel;
-
-    *out = (struct loader_tcp_undo){
-        .order = bpf_program__fd(skel->progs.mc_tcp_order),
-        .filter = bpf_program__fd(skel->progs.mc_tcp_undone),
-        .conns = bpf_map__fd(skel->maps.mc_tcp_conns),
-        .rtx = bpf_map__fd(skel->maps.mc_tcp_rtx),
-    };
-    memcpy(out->seeds, skel->rodata->tcp_seeds, sizeof(out->seeds));
-}
-
 uint32_t loader_tcp_age(const struct loader *loader, uint32_t time)
 {
     struct timespec now;
@@ -343,7 +330,7 @@ void loader_tcp_entries(const struct loader *loader, struct entry_access *out)
 
 int loader_tcp_filter(const struct loader *loader)
 {
-    return bpf_program__fd(loader->tcp->skel->progs.mc_tcp_filter);
+    return bpf_program__fd(loader->tcp->skel->progs.mc_tcp_undone);
 }
 
 /* --- the guard -------------------------------------------------------------------------------- */

@@ -90,7 +90,8 @@ static __always_inline void rtx_free(u32 at, u64 owner)
 static __always_inline int conn_drop(struct mc_tcp_conn *conn, const struct mc_tcp_flow *flow,
                                      u32 was)
 {
-    u64 owner = conn->delta.nreply ? mc_tcp_rtx_owner(conn->delta.reply, conn->slot, conn->generation) : 0;
+    u64 owner =
+        conn->delta.nreply ? mc_tcp_rtx_owner(conn->delta.reply, conn->slot, conn->generation) : 0;
     u32 at = conn->rtx;
 
     if (!conn_remove(conn, flow, was))

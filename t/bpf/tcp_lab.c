@@ -229,6 +229,36 @@ void segment_frame(struct frame *frame, const struct segment *segment)
 
 /* --- the connection ------------------------------------------------------------------------- */
 
+const uint8_t *find_option(const uint8_t *options, size_t n, uint8_t kind, size_t *length)
+{
+    size_t at = 0;
+
+    while (at + 2 <= n && options[at]) {
+        if (options[at] == 1) {
+            at++;
+            continue;
+        }
+        *length = options[at + 1];
+        if (*length < 2 || at + *length > n)
+            return NULL;
+        if (options[at] == kind)
+            return options + at;
+        at += *length;
+    }
+    return NULL;
+}
+
+const uint8_t *find_stamps(const uint8_t *options, size_t n, bool from_server)
+{
+    const uint8_t *found;
+    size_t length = 0;
+
+    if (n < 12 || (from_server && get32(options) != 0x0101080a))
+        return NULL;
+    found = find_option(options, n, 8, &length);
+    return found && length == 10 ? found + 2 : NULL;
+}
+
 uint64_t conn_flow(struct tcp_lab *lab, bool v6, struct mc_tcp_flow *flow)
 {
     uint32_t from = htonl(LAB_CLIENT), to = htonl(LAB_SERVER);
@@ -289,7 +319,7 @@ uint32_t rtx_place(struct tcp_lab *lab, bool v6, uint32_t slot, uint32_t try)
 {
     struct mc_tcp_flow flow;
 
-    flow_of(lab, v6, &flow);
+    conn_flow(lab, v6, &flow);
     return loader_tcp_place(lab->lab.loader, &flow, slot, try);
 }
 

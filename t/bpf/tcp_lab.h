@@ -88,6 +88,13 @@ void conn_init(struct tcp_lab *lab, struct mc_tcp_conn *conn, uint32_t in, uint3
 /* The same of a stream with so many bytes so far, whose first byte has this number. */
 void conn_init_at(struct tcp_lab *lab, struct mc_tcp_conn *conn, uint32_t in, uint32_t out,
                   uint32_t base, uint32_t far);
+/*
+ * Where an option of this kind begins in n bytes of options, and its length; NULL: there is none,
+ * or one before it is broken.
+ */
+const uint8_t *find_option(const uint8_t *options, size_t n, uint8_t kind, size_t *length);
+/* Where its timestamps are in n bytes of options, of which a socket's are first; NULL: nowhere. */
+const uint8_t *find_stamps(const uint8_t *options, size_t n, bool from_server);
 /* The connection's flow, and the key of its entry. */
 uint64_t conn_flow(struct tcp_lab *lab, bool v6, struct mc_tcp_flow *flow);
 /* Entries that tests have and compare are without the flow. */

@@ -22,41 +22,6 @@ static int64_t beyond(uint32_t number, uint32_t from)
     return (int32_t)(number - from);
 }
 
-/*
- * Where an option of this kind begins in n bytes of options, and its length; NULL: there is none,
- * or one before it is broken.
- */
-static const uint8_t *find_option(const uint8_t *options, size_t n, uint8_t kind, size_t *length)
-{
-    size_t at = 0;
-
-    while (at + 2 <= n && options[at]) {
-        if (options[at] == 1) {
-            at++;
-            continue;
-        }
-        *length = options[at + 1];
-        if (*length < 2 || at + *length > n)
-            return NULL;
-        if (options[at] == kind)
-            return options + at;
-        at += *length;
-    }
-    return NULL;
-}
-
-/* Where its timestamps are in n bytes of options, of which a socket's are first; NULL: nowhere. */
-static const uint8_t *find_stamps(const uint8_t *options, size_t n, bool from_server)
-{
-    const uint8_t *found;
-    size_t length = 0;
-
-    if (n < 12 || (from_server && get32(options) != 0x0101080a))
-        return NULL;
-    found = find_option(options, n, 8, &length);
-    return found && length == 10 ? found + 2 : NULL;
-}
-
 static bool is_stamped_with(const struct segment *segment, uint32_t *tsval, uint32_t *tsecr)
 {
     const uint8_t *stamps;

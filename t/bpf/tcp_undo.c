@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "bpf/load/entry.h"
 #include "t/bpf/tcp_lab.h"
 #include "t/bpf/tcp_pair.h"
 #include "t/bpf/wire.h"
@@ -22,7 +23,8 @@ static const struct request hit = {
     "get hit\r\n", 9, "VALUE hit 0 5\r\nvalue\r\nEND\r\n", 27, 0, 1, 0};
 static const struct request reply = {"STORED\r\n", 8, NULL, 0, 0, 0, 0};
 
-static struct loader_tcp_undo undo;
+static struct entry_access entries;
+static int undone; /* the filter of a socket that is followed no more */
 
 /* --- orders ----------------------------------------------------------------------------------- */
 
@@ -33,7 +35,7 @@ static int order_as(struct tcp_lab *lab, bool v6, uint32_t what, struct mc_tcp_t
     LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = &order, .data_size_in = sizeof(order));
 
     conn_flow(lab, v6, &order.flow);
-    return bpf_prog_test_run_opts(undo.order, &opts) ? -1 : (int)opts.retval;
+    return bpf_prog_test_run_opts(entries.order, &opts) ? -1 : (int)opts.retval;
 }
 
 static int order(struct tcp_lab *lab, bool v6, uint32_t what)
@@ -85,13 +87,13 @@ static void test_kept(struct tcp_lab *lab, bool v6)
            order(lab, v6, MC_TCP_FREEZE) && conn_get(lab, v6, &conn),
        "an entry with an outstanding reply is frozen");
     at = conn.rtx;
-    ok(!bpf_map_lookup_elem(undo.rtx, &at, &rtx) &&
+    ok(!bpf_map_lookup_elem(entries.kept, &at, &rtx) &&
            rtx.owner == rtx_owner(conn.delta.reply, TCP_SLOT, TCP_GENERATION) &&
            rtx.n == conn.delta.nreply && !memcmp(rtx.text, hit.reply, rtx.n),
        "the server can read the reply");
     ok(tcp_does(lab, HOOK_INGRESS, &segment, &hit, ACT_DROP, MC_TCP_DROPPED),
        "whose copy is not sent again");
-    ok(order(lab, v6, MC_TCP_REMOVE) && !bpf_map_lookup_elem(undo.rtx, &at, &rtx) && !rtx.owner,
+    ok(order(lab, v6, MC_TCP_REMOVE) && !bpf_map_lookup_elem(entries.kept, &at, &rtx) && !rtx.owner,
        "with the entry its place becomes free");
 }
 
@@ -253,7 +255,7 @@ static void test_filters(struct tcp_lab *lab, struct pair *pair)
 
     pair_connect(pair);
     conn_delete(lab, pair->v6);
-    setsockopt(pair->server, SOL_SOCKET, SO_ATTACH_BPF, &undo.filter, sizeof(undo.filter));
+    setsockopt(pair->server, SOL_SOCKET, SO_ATTACH_BPF, &undone, sizeof(undone));
     ok(drops_in_filter(lab, pair, marks[0]) && drops_in_filter(lab, pair, marks[1]),
        "a socket that is followed no more takes nothing that bears a mark");
     ok(takes(lab, pair, 0, 0) && takes(lab, pair, (uint16_t)(marks[0] ^ marks[1] ^ 1), 0),
@@ -321,7 +323,8 @@ int main(void)
 
     pair_network();
     tcp_lab_open(&lab);
-    loader_tcp_undo(lab.lab.loader, &undo);
+    loader_tcp_entries(lab.lab.loader, &entries);
+    undone = loader_tcp_filter(lab.lab.loader);
     lab_put(&lab.lab, "hit", 3, "value", 5);
     for (v6 = 0; v6 < 2; v6++) {
         tap_under("IPv%d: ", v6 ? 6 : 4);
