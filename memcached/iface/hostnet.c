@@ -597,6 +597,54 @@ size_t hostnet_ways(struct hostnet *hostnet, const struct hostnet_scope *scope, 
 
 /* --- bmc=auto -------------------------------------------------------------------------- */
 
+/* Whether the addresses are of one subnet; of two, one of which is in the other, too. */
+static bool share_subnet(const struct hostnet_address *a, const struct hostnet_address *b)
+{
+    const unsigned int bits = a->prefix < b->prefix ? a->prefix : b->prefix;
+    const unsigned int last = bits / 8, most = a->family == AF_INET ? 32 : 128;
+
+    if (a->family != b->family || bits > most || is_link_local(a))
+        return false;
+    return memcmp(a->local, b->local, last) == 0 &&
+           (bits % 8 == 0 || (a->local[last] ^ b->local[last]) >> (8 - bits % 8) == 0);
+}
+
+/* Whether it is neither attached nor above or beneath one that is. */
+static bool is_beside(const struct hostnet *hostnet, const struct hostnet_scope *scope,
+                      const struct hostnet_link *link)
+{
+    size_t i;
+
+    if (!link || !link->up || link->loopback || link->reachable || in_vrf(hostnet, link))
+        return false;
+    for (i = 0; i < scope->nifindexes; i++)
+        if (scope->ifindexes[i] == link->ifindex || scope->ifindexes[i] == link->master)
+            return false;
+    return true;
+}
+
+const struct hostnet_link *hostnet_beside(const struct hostnet *hostnet,
+                                          const struct hostnet_scope *scope,
+                                          const struct hostnet_link **attached)
+{
+    const struct hostnet_address *addresses = hostnet->addresses;
+    const struct hostnet_link *link;
+    size_t i, j;
+
+    for (i = 0; i < hostnet->naddresses; i++) {
+        link = hostnet_link(hostnet, addresses[i].ifindex);
+        if (!is_beside(hostnet, scope, link))
+            continue;
+        for (j = 0; j < hostnet->naddresses; j++)
+            if (is_attached(scope, addresses[j].ifindex) &&
+                share_subnet(&addresses[i], &addresses[j])) {
+                *attached = hostnet_link(hostnet, addresses[j].ifindex);
+                return *attached ? link : NULL;
+            }
+    }
+    return NULL;
+}
+
 bool hostnet_is_loopback(const struct hostnet_scope *scope)
 {
     size_t i;

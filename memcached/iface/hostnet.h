@@ -121,6 +121,15 @@ size_t hostnet_carriers(const struct hostnet *hostnet, const struct hostnet_scop
 bool hostnet_is_loopback(const struct hostnet_scope *scope);
 
 /*
+ * Finds an interface beside the attached ones by which replies to clients of theirs may leave: it
+ * is up, and has an address of the same subnet. *attached: the one with whose subnet it has that.
+ * To be called after hostnet_local for the same scope. NULL: there is none.
+ */
+const struct hostnet_link *hostnet_beside(const struct hostnet *hostnet,
+                                          const struct hostnet_scope *scope,
+                                          const struct hostnet_link **attached);
+
+/*
  * Finds the interfaces whose replies leave by an attached one: its members, such as a bond's ports,
  * which native XDP reports as the ingress interface. Returns how many, up to MC_RETURN_PATH_PORTS.
  */

@@ -77,6 +77,7 @@ struct monitor {
                                         age */
     time_t tcp_swept;                /* time of the last loader_sweep_tcp */
     size_t left_out;
+    int beside;         /* the interface that warn_beside has named; 0: none */
     bool vlans_changed; /* since the last check */
     bool attached;      /* any program, since the start */
     uint64_t looked;    /* milliseconds, when it last looked at what XDP sends */
@@ -125,6 +126,23 @@ static void wait_for_readers(void)
         nanosleep(&pause, NULL);
 }
 
+/*
+ * Names an interface by which replies may leave that have to be translated: connections whose
+ * replies do are the server's alone.
+ */
+static void warn_beside(struct monitor *monitor, const struct hostnet_scope *scope)
+{
+    const struct hostnet_link *attached;
+    const struct hostnet_link *beside = hostnet_beside(&monitor->hostnet, scope, &attached);
+    const int index = beside ? beside->ifindex : 0;
+
+    if (beside && index != monitor->beside)
+        log_write("bmc: %s has an address of the same subnet as %s: on TCP connections whose "
+                  "replies leave by it the server answers alone, unless you add bmc=%s",
+                  beside->name, attached->name, beside->name);
+    monitor->beside = index;
+}
+
 static size_t find_local(struct monitor *monitor, struct mc_local *local,
                          struct mc_return_path_port *ports, size_t *nports)
 {
@@ -139,6 +157,8 @@ static size_t find_local(struct monitor *monitor, struct mc_local *local,
         ifindexes[i] = monitor->watched[i].at->link.ifindex;
     left_out = hostnet_local(&monitor->hostnet, &scope, local);
     *nports = hostnet_ports(&monitor->hostnet, &scope, ports);
+    if (loader_tcp_slots(monitor->loader))
+        warn_beside(monitor, &scope);
     for (i = 0; i < monitor->nwatched; i++)
         local->tags_hidden |= monitor->watched[i].at->strips_tags;
     return left_out;

@@ -423,6 +423,44 @@ static void test_ways(struct hostnet *hostnet)
     ok(leads(hostnet, 3, "12478"), "it does if all ports do, and a VLAN on it");
 }
 
+/* The index of the interface that hostnet_beside names beside eth0; 0: none. */
+static int beside(struct hostnet *hostnet)
+{
+    const int attached[] = {1};
+    const struct hostnet_scope scope = {.ifindexes = attached, .nifindexes = 1};
+    const struct hostnet_link *other = NULL, *link;
+    struct mc_local local;
+
+    hostnet_local(hostnet, &scope, &local);
+    link = hostnet_beside(hostnet, &scope, &other);
+    return link && other && other->ifindex == 1 ? link->ifindex : 0;
+}
+
+static void test_beside(struct hostnet *hostnet)
+{
+    LINK(.index = 1, .name = "eth0");
+    LINK(.index = 2, .name = "eth1");
+    ADDRESS(1, "192.0.2.1", 0);
+    ADDRESS(1, "fe80::1", 0);
+    ADDRESS(2, "198.51.100.1", 0);
+    ADDRESS(2, "fe80::2", 0);
+    ok(beside(hostnet) == 0, "an interface of another subnet may be left out");
+    ADDRESS(2, "192.0.2.129", 0);
+    ok(beside(hostnet) == 2, "one with an address of the same subnet is named");
+    LINK(.index = 2, .name = "eth1", .down = true);
+    ok(beside(hostnet) == 0, "but not while it is down");
+    LINK(.index = 2, .name = "eth1", .lower = 1, .kind = "macvlan");
+    ok(beside(hostnet) == 0, "nor if it lies above the attached one");
+    UNADDRESS(2, "192.0.2.129", 0);
+    LINK(.index = 2, .name = "eth1");
+    ADDRESS(1, "2001:db8::1", 0);
+    ADDRESS(2, "2001:dff::1", 0);
+    ok(beside(hostnet) == 2, "subnets are compared bit by bit");
+    UNADDRESS(2, "2001:dff::1", 0);
+    ADDRESS(2, "2001:eb8::1", 0);
+    ok(beside(hostnet) == 0, "as long as the prefix is");
+}
+
 static void test_many(struct hostnet *hostnet)
 {
     const int ifindex = 1;
@@ -581,6 +619,7 @@ int main(void)
     with_hostnet(test_mtu);
     with_hostnet(test_ports);
     with_hostnet(test_ways);
+    with_hostnet(test_beside);
     with_hostnet(test_carriers);
     with_hostnet(test_many);
     with_hostnet(test_malformed);

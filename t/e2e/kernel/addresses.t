@@ -8,6 +8,7 @@ import socket
 import struct
 
 import client
+import kernel
 import netns
 import openfiles
 import server
@@ -204,6 +205,20 @@ def another_mac():
         m.becomes("the MAC address of the interface's bridge is local", macs=2)
         m.ip("link set sv0 nomaster")
         m.becomes("it is not local after the interface has left the bridge", macs=1)
+
+
+@tap.case
+def an_interface_of_the_same_subnet():
+    """Replies may leave by it, and then have to be translated where no program is."""
+    words = "unless you add bmc=sv1"
+    with kernel.Machines(links=2, on=1, words=["tcp=on"]) as m:
+        tap.is_(m.server.log().count(words), 0, "an interface of another subnet is not named")
+        with netns.inside(m.pair.server):
+            netns.ip("address add 10.77.0.201/24 dev sv1")
+            tap.is_(server.logged(m.server, words), 1, "one that gets such an address is")
+            netns.ip("link set sv1 down")
+            netns.ip("link set sv1 up")
+            tap.is_(server.logged(m.server, words, 2), 2, "and once more when it comes back")
 
 
 def listeners(m):
