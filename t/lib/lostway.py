@@ -18,13 +18,13 @@ netns.Pair().close() # where that cannot be made the test is skipped, which no t
 
 class Talk:
     """A connection that knows the replies it must get. `end` is how it ended: None, "reset", "end",
-    "hang", or what was wrong. source: the client's port."""
+    "hang", or what was wrong. source: the client's port; at: its address."""
 
-    def __init__(self, m, number, source=0):
+    def __init__(self, m, number, source=0, at=""):
         self.key = b"n%d" % number
         self.end, self.told = None, 0
         self.c = client.Stream(None, sock=socket.create_connection(
-            (m.address(), m.port), HANG, ("", source)))
+            (m.address(), m.port), HANG, (at, source)))
         self.c.sock.settimeout(HANG)
         self.c.set(self.key, b"0")
 
@@ -63,15 +63,17 @@ class Talk:
 
 class Machine(server.Server):
     """A server with the programs on sv0, and without them on sv1; this process is its client, over
-    IPv6 if v6."""
+    IPv6 if v6. kernel_path=False: one without -X."""
 
-    def __init__(self, *words, v6=False, options=(), links=2, on=1, pair=None):
+    def __init__(self, *words, v6=False, options=(), links=2, on=1, pair=None, kernel_path=True):
         self.pair, self.v6, self.links = pair or netns.Pair(links), v6, links
+        self.kernel_path = kernel_path
         netns.enter(self.pair.client)
         self.pair.accept_any_source()
         bmc = ",".join(["bmc=" + self.pair.interface(i) for i in range(on)] + ["tcp=on", *words])
-        super().__init__("-m", 256, "-X", bmc, *options, namespace=self.pair.server,
-                         host=self.address(links - 1), listen="[::]" if v6 else "0.0.0.0")
+        super().__init__("-m", 256, *(("-X", bmc) if kernel_path else ()), *options,
+                         namespace=self.pair.server, host=self.address(links - 1),
+                         listen="[::]" if v6 else "0.0.0.0")
         self.control = self.stream()
         self.control.set(b"big", BIG)
 
@@ -93,9 +95,9 @@ class Machine(server.Server):
         return int(self.control.stats()["curr_connections"])
 
     def talks(self, n=4, first=0):
-        """Connections on which the kernel has answered."""
+        """Connections on which the kernel has answered, if the server has it."""
         talks = [Talk(self, first + i) for i in range(n)]
-        for talk in talks:
+        for talk in talks if self.kernel_path else ():
             for _ in range(20):
                 before = self.count("tcp_answered")
                 talk.gets()
@@ -146,6 +148,19 @@ def in_each_family(function):
 def each_family(function):
     """A case that does so."""
     return tap.case(in_each_family(function))
+
+
+def cut(m, hooks):
+    """Detaches the server's programs from these hooks of sv0."""
+    for program in netns.tc_programs("sv0", m.pair.server, hooks):
+        if isinstance(program, int): # before Linux 6.6 they are filters
+            netns.cut(program, "sv0", m.pair.server)
+
+
+def cut_xdp(m):
+    xdp = netns.link("sv0", m.pair.server).get("xdp")
+    if xdp: # or another has detached it
+        netns.cut(xdp["prog"]["id"], "sv0", m.pair.server)
 
 
 WAYS = ((True, False, "replies"), (False, True, "requests"), (True, True, "both"))

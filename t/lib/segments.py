@@ -34,11 +34,12 @@ def ip4(source, to, body, protocol=socket.IPPROTO_TCP, fragment=0x4000, options=
 
 
 def tcp(source, to, seq, ack, flags=ACK | PSH, text=b"", window=0xffff, options=b"", urgent=0,
-        damage=0):
+        damage=0, v6=False):
     """A segment from (address, port) to such, with its checksum, to which `damage` is added."""
     body = struct.pack("!HHIIBBHHH", source[1], to[1], seq % 2**32, ack % 2**32,
                        (20 + len(options)) // 4 << 4, flags, window, 0, urgent) + options + text
-    pseudo = socket.inet_aton(source[0]) + socket.inet_aton(to[0]) + struct.pack(
+    family = socket.AF_INET6 if v6 else socket.AF_INET
+    pseudo = socket.inet_pton(family, source[0]) + socket.inet_pton(family, to[0]) + struct.pack(
         "!HH", socket.IPPROTO_TCP, len(body))
     check = (checksum(pseudo + body) + damage) % 0xffff
     return body[:16] + struct.pack("!H", check) + body[18:]

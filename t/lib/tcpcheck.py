@@ -6,6 +6,7 @@ import socket
 import subprocess
 import threading
 
+import child
 import kernel
 import tap
 
@@ -20,6 +21,22 @@ def run(host, port, *words):
     words = done.stdout.decode().split()
     return {**{name: int(number) for name, number in zip(words[::2], words[1::2])},
             "status": done.returncode, "complaints": done.stderr.decode("latin-1")}
+
+
+class Running(child.Child):
+    """A run that goes on when connections fail, until it is told to end."""
+
+    def __init__(self, host, port, *words):
+        super().__init__([kernel.beside("t/tool/tcpcheck"), "--go-on", "--seconds", 0, "--timeout",
+                          20 * tap.SLOW, *words, host, port], "tcpcheck", stdout=subprocess.PIPE)
+
+    def ends(self):
+        """What it has counted, when each connection has what it has asked for."""
+        if self.alive():
+            self.process.terminate()
+        out, _ = self.process.communicate(timeout=SECONDS)
+        self.wait()
+        return {name: int(number) for name, number in zip(*[iter(out.decode().split())] * 2)}
 
 
 def judge(found, operations, name):

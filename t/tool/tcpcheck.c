@@ -9,7 +9,9 @@
  * memcached that has memory for the values: an item that was evicted is a wrong miss.
  *
  * Prints one line of "name number" pairs. Ends at the first reply that is wrong, or is missing for
- * --timeout seconds, and says on standard error which; then the exit status is 1.
+ * --timeout seconds, and says on standard error which; then the exit status is 1. With --go-on only
+ * that connection ends, and one that the server resets or ends counts as broken and not as wrong.
+ * SIGTERM ends a run as its --seconds do: each connection gets what it has asked for.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,11 +19,13 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -47,11 +51,12 @@ struct options {
     uint64_t connections, operations, seed, shared;
     double seconds, get_share, timeout, odd, big, single, from_shared, reuse;
     const char *protocol, *prefix;
+    bool go_on;
 };
 
 static const struct option_row rows[] = {
     ROW("connections", OPTION_NUMBER, connections, "N", "in all (50)"),
-    ROW("seconds", OPTION_REAL, seconds, "S", "how long, if there are no --operations (5)"),
+    ROW("seconds", OPTION_REAL, seconds, "S", "without --operations; 0: until SIGTERM (5)"),
     ROW("operations", OPTION_NUMBER, operations, "N", "how many in all"),
     ROW("seed", OPTION_NUMBER, seed, "N", "of the random numbers (1)"),
     ROW("prefix", OPTION_WORD, prefix, "WORD", "of all keys, which must be new (of the time)"),
@@ -65,6 +70,7 @@ static const struct option_row rows[] = {
     ROW("reuse", OPTION_REAL, reuse, "SHARE",
         "of reset connections whose port is used again (0.5)"),
     ROW("timeout", OPTION_REAL, timeout, "S", "without any progress is a hang (30)"),
+    ROW("go-on", OPTION_FLAG, go_on, NULL, "with the other connections when one has failed"),
 };
 
 static const struct option_table table = {
@@ -113,7 +119,7 @@ struct connection {
 };
 
 struct counts {
-    uint64_t connects, half_closes, resets, pauses, splits, reused, wrong, hangs;
+    uint64_t connects, half_closes, resets, pauses, splits, reused, wrong, broken, hangs;
 };
 
 struct check {
@@ -174,6 +180,17 @@ static void wrong(struct check *check, const struct connection *connection, cons
         return;
     report_connection(connection, "wrong");
     fprintf(stderr, "%s\n", text);
+}
+
+/* The server has reset the connection, or ended it. */
+static void broken(struct check *check, const struct connection *connection, const char *text)
+{
+    if (!check->options.go_on) {
+        wrong(check, connection, text);
+    } else if (!check->counts.broken++) {
+        report_connection(connection, "broken");
+        fprintf(stderr, "%s\n", text);
+    }
 }
 
 static void hang(struct check *check, const struct connection *connection)
@@ -371,7 +388,7 @@ static void begin_burst(struct check *check, struct connection *connection, uint
     struct model *model = &connection->model;
     bool odd = model_chance(model, check->options.odd);
     bool single = model_chance(model, check->options.single);
-    bool last = check->each ? model->number >= check->each : now >= check->end_ns;
+    bool last = (check->each && model->number >= check->each) || now >= check->end_ns;
     uint64_t n = single ? 1 : draw_burst(model), style = odd ? model_draw(model, 4) : 0, i;
     enum after before = connection->after, after = odd ? draw_after(connection, model) : 0;
     size_t begin;
@@ -430,7 +447,7 @@ static bool send_burst(struct check *check, struct connection *connection, uint6
             return true;
         }
         if (n < 0) {
-            wrong(check, connection, strerror(errno));
+            broken(check, connection, strerror(errno));
             return false;
         }
         connection->progress_ns = now;
@@ -509,7 +526,7 @@ static bool advance(struct check *check, struct connection *connection, uint64_t
 static bool stream_ended(struct check *check, struct connection *connection)
 {
     if (connection->state != STATE_CLOSING || connection->model.replies.nwaiting) {
-        wrong(check, connection, "the server closes the connection");
+        broken(check, connection, "the server closes the connection");
         return false;
     }
     if (connection->after == AFTER_END) {
@@ -531,7 +548,7 @@ static bool receive(struct check *check, struct connection *connection, uint64_t
     if (n < 0 && errno == EAGAIN)
         return true;
     if (n < 0) {
-        wrong(check, connection, strerror(errno));
+        broken(check, connection, strerror(errno));
         return false;
     }
     if (n == 0)
@@ -550,7 +567,7 @@ static bool connected(struct check *check, struct connection *connection, uint64
 
     getsockopt(connection->fd, SOL_SOCKET, SO_ERROR, &error, &n);
     if (error) {
-        wrong(check, connection, strerror(error));
+        broken(check, connection, strerror(error));
         return false;
     }
     begin_burst(check, connection, now);
@@ -570,6 +587,18 @@ static void update_events(struct check *check, struct connection *connection, ui
         watch(check, connection, EPOLL_CTL_MOD, events);
 }
 
+/* Whether the run goes on without a connection that has failed. */
+static bool give_up(struct check *check, struct connection *connection)
+{
+    if (!check->options.go_on)
+        return false;
+    close_connection(connection, true);
+    connection->state = STATE_DONE;
+    check->nrunning--;
+    return true;
+}
+
+/* False: the run is over. */
 static bool handle(struct check *check, struct connection *connection, uint32_t events,
                    uint64_t now)
 {
@@ -582,7 +611,7 @@ static bool handle(struct check *check, struct connection *connection, uint32_t 
     good = good && advance(check, connection, now);
     if (good)
         update_events(check, connection, now);
-    return good;
+    return good || give_up(check, connection);
 }
 
 /* --- the run -------------------------------------------------------------------------------- */
@@ -631,7 +660,7 @@ static bool look_around(struct check *check, uint64_t now, uint64_t *wait_ns)
             good = handle(check, connection, 0, now);
         if (is_hanging(connection, check->options.timeout, now)) {
             hang(check, connection);
-            good = false;
+            good = give_up(check, connection);
         }
         wake = wake_time(connection, now);
         if (wake > now && wake - now < *wait_ns)
@@ -652,7 +681,10 @@ static void run(struct check *check)
         n = good ? epoll_wait(check->epoll, events, EVENTS, (int)((wait_ns + MS - 1) / MS)) : 0;
         now = now_ns();
         for (i = 0; i < n && good; i++)
-            good = handle(check, events[i].data.ptr, events[i].events, now);
+            if (!events[i].data.ptr)
+                check->end_ns = now;
+            else
+                good = handle(check, events[i].data.ptr, events[i].events, now);
     }
 }
 
@@ -693,6 +725,19 @@ static bool store_shared(struct check *check)
     return good;
 }
 
+/* SIGTERM is an event without a connection. */
+static void watch_signal(struct check *check)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    if (epoll_ctl(check->epoll, EPOLL_CTL_ADD, signalfd(-1, &set, SFD_CLOEXEC), &event))
+        fatal("signalfd: %s", strerror(errno));
+}
+
 static void start(struct check *check)
 {
     const struct options *options = &check->options;
@@ -701,8 +746,11 @@ static void start(struct check *check)
 
     check->nrunning = (unsigned int)options->connections;
     check->epoll = epoll_create1(EPOLL_CLOEXEC);
+    watch_signal(check);
     check->start_ns = now_ns();
-    check->end_ns = check->start_ns + (uint64_t)(options->seconds * (double)SECOND);
+    check->end_ns = UINT64_MAX;
+    if (!options->operations && options->seconds > 0)
+        check->end_ns = check->start_ns + (uint64_t)(options->seconds * (double)SECOND);
     check->each = (options->operations + options->connections - 1) / options->connections;
     for (i = 0; i < options->connections; i++) {
         struct model *model = &check->connections[i].model;
@@ -740,11 +788,12 @@ static void finish(struct check *check)
     printf("operations %" PRIu64 " reads %" PRIu64 " writes %" PRIu64 " hits %" PRIu64
            " misses %" PRIu64 " shared %" PRIu64 " connects %" PRIu64 " half_closes %" PRIu64
            " resets %" PRIu64 " reused %" PRIu64 " splits %" PRIu64 " pauses %" PRIu64
-           " per_second %.0f wrong %" PRIu64 " hangs %" PRIu64 "\n",
+           " per_second %.0f broken %" PRIu64 " wrong %" PRIu64 " hangs %" PRIu64 "\n",
            answered, sum.reads, sum.writes, sum.hits, sum.misses, sum.shared,
            check->counts.connects, check->counts.half_closes, check->counts.resets,
            check->counts.reused, check->counts.splits, check->counts.pauses,
-           (double)answered / seconds, check->counts.wrong, check->counts.hangs);
+           (double)answered / seconds, check->counts.broken, check->counts.wrong,
+           check->counts.hangs);
     free(check->connections);
     free(check->shared);
     close(check->epoll);
@@ -805,7 +854,7 @@ int main(int argc, char **argv)
     start(check);
     if (good)
         run(check);
-    good = !check->counts.wrong && !check->counts.hangs;
+    good = !check->counts.wrong && !check->counts.broken && !check->counts.hangs;
     finish(check);
     free(check);
     return good ? 0 : 1;

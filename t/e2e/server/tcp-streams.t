@@ -262,16 +262,40 @@ def a_hang():
               r"\Ahang: connection", "--timeout", 2, hangs=1)
 
 
+class Closes(Once):
+    """Ends the connection instead."""
+
+    def __init__(self):
+        super().__init__(lambda piece: None)
+
+    def __call__(self, number, piece):
+        piece = super().__call__(number, piece)
+        if piece is None:
+            raise OSError
+        return piece
+
+
 @tap.case
 def a_server_that_closes():
-    class Closes(Once):
-        def __call__(self, number, piece):
-            piece = super().__call__(number, piece)
-            if piece is None:
-                raise OSError
-            return piece
-    falsified("the end of a connection", Closes(lambda piece: None),
-              r"the server closes|reset by peer|Broken pipe")
+    falsified("the end of a connection", Closes(), r"the server closes|reset by peer|Broken pipe")
+
+
+@tap.case
+def runs_that_go_on():
+    """One connection has failed; the others ask until they are told to end."""
+    for falsify, kind in ((Once(other_byte(0), is_get), "wrong"), (Closes(), "broken"),
+                          (Once(lambda piece: None), "hangs")):
+        with server.Server("-m", 256) as m, tcpcheck.Proxy(m.port, falsify) as proxy:
+            running = tcpcheck.Running(*proxy.address, "--connections", 4, "--odd", 0,
+                                       "--timeout", 2, "--protocol", "text")
+            tap.ok(server.wait_for(lambda falsify=falsify: falsify.done), "a connection fails")
+            least = int(m.stats()["cmd_get"]) + 1000
+            tap.ok(server.wait_for(lambda m=m, least=least: int(m.stats()["cmd_get"]) > least),
+                   "others go on")
+            found = running.ends()
+            tap.is_({each: found[each] for each in ("wrong", "broken", "hangs")},
+                    {"wrong": 0, "broken": 0, "hangs": 0, kind: 1},
+                    "that one alone is counted, as %s" % kind)
 
 
 def behind_its_back(name, intrude, pattern, *words):
