@@ -196,6 +196,8 @@ static void switch_kernel(const struct server *server, bool on, const char *who)
     if (on == !(read_bypass(server) & BYPASS_SWITCH))
         return;
     set_bypass(server, BYPASS_SWITCH, !on);
+    if (!on && kcache_boundaries(server->kcache))
+        boundaries_undo_all(kcache_boundaries(server->kcache), UNDO_OFF);
     log_write(on ? "bmc: switched on by %s: the kernel answers again"
                  : "bmc: switched off by %s: the server answers everything",
               who);
@@ -503,17 +505,23 @@ static void attach_kernel_path(struct server *server)
     const struct kcache_options *wanted = &server->options->kcache;
     struct in6_addr addresses[2 * MC_MAX_ADDRESSES];
     char error[ERROR_TEXT], others[KCACHE_OTHERS_TEXT];
-    struct kcache_served served = {.addresses = addresses, .others = others};
+    int listeners[NET_LISTENERS];
+    struct kcache_served served = {
+        .addresses = addresses, .others = others, .listeners = listeners};
     int rc;
 
     if (!has_kernel_path(server))
         return;
     served.group = credentials_group(&server->user);
+    served.user = &server->user;
+    served.nworkers = server->options->net.nthreads;
     net_other_ports(server->net, wanted->udp == KCACHE_ON, kcache_wants_tcp(wanted), others,
                     sizeof(others));
-    if (kcache_wants_tcp(wanted))
+    if (kcache_wants_tcp(wanted)) {
         served.n =
             net_tcp_addresses(server->net, addresses, 2 * MC_MAX_ADDRESSES, &served.tcp_port);
+        served.nlisteners = net_tcp_listeners(server->net, listeners, NET_LISTENERS);
+    }
     if (wanted->udp == KCACHE_ON)
         served.n =
             net_udp_addresses(server->net, addresses, 2 * MC_MAX_ADDRESSES, &served.udp_port);

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "bpf/shared/counters.def"
+
 struct mc_tcp_slot;
 
 /*
@@ -20,6 +22,8 @@ struct mc_tcp_slot;
 struct boundaries_numbers {
     uint32_t seq[4], ack;
 };
+
+enum undo_reason { UNDO_COUNTERS(COUNTER_CONSTANT) UNDO_REASONS };
 
 enum undo_result {
     UNDO_DONE,
@@ -35,10 +39,11 @@ struct undone {
 
 struct boundaries {
     /*
-     * To be called for a connected TCP socket before a reply is sent. Returns its slot, whose
-     * boundary is MC_TCP_NONE, or NULL: the kernel answers nothing on this connection.
+     * To be called for a connected TCP socket before a reply is sent. nundone: how often the
+     * connection has got another socket. Returns its slot, whose boundary is MC_TCP_NONE, or NULL:
+     * the kernel answers nothing on this connection.
      */
-    struct mc_tcp_slot *(*open)(struct boundaries *, int socket);
+    struct mc_tcp_slot *(*open)(struct boundaries *, int socket, unsigned int nundone);
     /* Takes the slot back, before the socket is closed. */
     void (*close)(struct boundaries *, struct mc_tcp_slot *slot);
     /*
@@ -51,6 +56,12 @@ struct boundaries {
      * need translation, and they take a path without the programs. To be asked some times a second.
      */
     bool (*is_lost)(struct boundaries *, struct mc_tcp_slot *slot, int socket);
+    /*
+     * Makes another socket, with the numbers that the client knows, so that no segment of the
+     * connection needs translation. The caller closes the first, and takes the slot back.
+     */
+    enum undo_result (*undo)(struct boundaries *, struct mc_tcp_slot *slot, int socket,
+                             enum undo_reason reason, struct undone *out);
     /* Nothing of it is translated any more. False: its numbers are not known. */
     bool (*forget)(struct boundaries *, int socket, struct boundaries_numbers *out);
     /* A connection is reset because its segments take a path without the programs. */
@@ -58,13 +69,25 @@ struct boundaries {
     /* A get of a connection is left to the server so that the network stack sees it. */
     void (*count_refresh)(struct boundaries *);
     uint32_t refresh; /* after so many seconds in which the kernel answered all; 0: never */
+    /* Changes when the workers shall undo all connections, and why, atomic both:
+     * boundaries_undo_all. */
+    uint32_t epoch;
+    uint32_t why; /* enum undo_reason */
 };
 
 /* What the server counts of them. */
 struct boundaries_counts {
-    uint64_t reset;     /* connections whose segments took a path without the programs */
+    uint64_t undone[UNDO_REASONS]; /* connections that the server answers alone again */
+    uint64_t reset;                /* connections that could not be undone */
     uint64_t released;  /* connections that were given up, because the kernel answered nothing */
     uint64_t refreshed; /* gets that were left to the server so that the stack sees them */
 };
+
+/* Has the workers undo all connections on which the kernel has answered, at their next looks. */
+static inline void boundaries_undo_all(struct boundaries *boundaries, enum undo_reason why)
+{
+    __atomic_store_n(&boundaries->why, why, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&boundaries->epoch, 1, __ATOMIC_RELEASE);
+}
 
 #endif

@@ -31,7 +31,8 @@ struct kcache {
     struct lease lease;
     struct guard guard;
     bool answers_tcp;
-    struct tcp tcp; /* if so */
+    struct tcp tcp;        /* if so */
+    unsigned int nwithout; /* interfaces that had no programs a second ago */
     struct rings rings;
     struct monitor *monitor;      /* NULL: nothing is attached */
     pthread_mutex_t lock;         /* of baseline and guard */
@@ -288,9 +289,25 @@ int kcache_reload(struct kcache *kcache, char *error, size_t nerror)
     return 0;
 }
 
+/* Has the workers undo connections when there are more interfaces without the programs. */
+static void look_at_interfaces(struct kcache *kcache)
+{
+    struct iface_view view;
+    unsigned int i, n = 0;
+
+    kcache_look(kcache, &view);
+    for (i = 0; i < view.ninterfaces; i++)
+        n += view.interfaces[i].state > IFACE_DOWN;
+    if (n > kcache->nwithout)
+        boundaries_undo_all(&kcache->tcp.boundaries, UNDO_DETACHED);
+    kcache->nwithout = n;
+}
+
 void kcache_renew_lease(struct kcache *kcache)
 {
     lease_renew(&kcache->lease);
+    if (kcache->answers_tcp)
+        look_at_interfaces(kcache);
 }
 
 void kcache_detach(struct kcache *kcache)
@@ -467,6 +484,25 @@ static void note_others(struct kcache *kcache, const char *others)
                   others);
 }
 
+/*
+ * Whether connections can be given back to the server: otherwise the kernel answers on none, since
+ * each could have to be reset.
+ */
+static bool may_undo(struct kcache *kcache, const struct kcache_served *served)
+{
+    char error[256];
+    int rc = tcp_filter_listeners(&kcache->tcp, served->listeners, served->nlisteners);
+
+    if (rc)
+        snprintf(error, sizeof(error), "cannot filter what listening sockets get: %s (%s)",
+                 strerror(-rc), "net.core.optmem_max may be too low");
+    else if (!tcp_start_undo(&kcache->tcp, served->user, served->nworkers, served->tcp_port, error,
+                             sizeof(error)))
+        return true;
+    log_write("bmc: the kernel answers nothing over TCP: %s", error);
+    return false;
+}
+
 static int attach(struct kcache *kcache, const struct kcache_served *served, char *error,
                   size_t nerror)
 {
@@ -500,7 +536,7 @@ static int attach(struct kcache *kcache, const struct kcache_served *served, cha
     loader_invalidate_all(kcache->loader, 0);
     if (kcache->chain.wanted)
         log_unwatched(kcache);
-    if (kcache->answers_tcp) {
+    if (kcache->answers_tcp && may_undo(kcache, served)) {
         tcp_guard(&kcache->tcp);
         tcp_follow(&kcache->tcp);
         log_answered(kcache, served);

@@ -21,6 +21,8 @@
 #include "bpf/shared/tcp.h"
 #include "iface/iface.h"
 
+struct credentials_user;
+
 enum {
     KCACHE_OTHERS_TEXT = 256,
     KCACHE_MAX_ALLOW = 64,
@@ -127,6 +129,11 @@ struct kcache_served {
     uint16_t udp_port, tcp_port;
     const struct in6_addr *addresses;
     size_t n;
+    /* With tcp_port: */
+    const struct credentials_user *user; /* that the process becomes */
+    unsigned int nworkers;               /* threads that serve connections */
+    const int *listeners;                /* the sockets that listen on it */
+    size_t nlisteners;
 };
 /*
  * Tells the programs that this UDP socket is the server's: the kernel answers a source only if such
@@ -146,7 +153,10 @@ int kcache_attach(struct kcache *kcache, const struct kcache_served *served, cha
  * now. 0, or -1 with `error` and nothing has changed.
  */
 int kcache_reload(struct kcache *kcache, char *error, size_t nerror);
-/* To be called every second, by the thread that attached, while all workers of the server run. */
+/*
+ * To be called every second, by the thread that attached, while all workers of the server run. When
+ * an interface has lost the programs, connections on which the kernel has answered are undone.
+ */
 void kcache_renew_lease(struct kcache *kcache);
 /*
  * Detaches the programs: the kernel answers nothing from then on. Not with tcp=on: then they stay

@@ -6,17 +6,20 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cgroup.h"
 #include "base/log.h"
 #include "bpf/load/load.h"
+#include "splice/undo.h"
 
 enum {
-    PATIENCE_MS = 500,   /* that segments may go without translation, or a socket be silent */
+    PATIENCE_MS = 300,   /* that a socket may be silent */
     LATEST_ACK_MS = 300, /* after which a socket has acknowledged data */
     CLOCKS_MS = 20,      /* by which the clocks of the programs and of sockets may differ */
-    CERTAIN_MS = 3000,   /* the same, where it is not known what it has received */
+    REPORT_S = 60,
+    CERTAIN_MS = 3000, /* the same, where it is not known what it has received */
 };
 
 /* The server serves the connection in any case: a failure is logged once. */
@@ -29,13 +32,14 @@ static void report_refusal(struct tcp *tcp, int error)
             strerror(error));
 }
 
-static struct mc_tcp_slot *open_slot(struct boundaries *boundaries, int socket)
+static struct mc_tcp_slot *open_slot(struct boundaries *boundaries, int socket,
+                                     unsigned int nundone)
 {
     struct tcp *tcp = (struct tcp *)boundaries;
     struct mc_tcp_tag tag;
     bool follows = __atomic_load_n(&tcp->follows, __ATOMIC_RELAXED);
     struct mc_tcp_slot *slot = follows ? slots_get(&tcp->slots, &tag) : NULL;
-    int rc = slot ? loader_tcp_tag(tcp->loader, socket, &tag, 0) : 0;
+    int rc = slot ? loader_tcp_tag(tcp->loader, socket, &tag, nundone % 2) : 0;
 
     if (!rc)
         return slot;
@@ -100,7 +104,7 @@ static bool is_lost(struct boundaries *boundaries, struct mc_tcp_slot *slot, int
     struct tcp_info info;
     socklen_t n = sizeof(info);
 
-    if (lost && loader_tcp_age(loader, lost) > PATIENCE_MS)
+    if (lost)
         return true;
     age = owed ? loader_tcp_age(loader, owed) : 0;
     if (age <= PATIENCE_MS || getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &n))
@@ -111,6 +115,37 @@ static bool is_lost(struct boundaries *boundaries, struct mc_tcp_slot *slot, int
         return __atomic_load_n(&slot->ack_due, __ATOMIC_RELAXED) == owed;
     settle(slot, owed, &info);
     return false;
+}
+
+static const char *const undo_names[] = {UNDO_COUNTERS(COUNTER_KEY)};
+static const char *const undo_meanings[] = {UNDO_COUNTERS(COUNTER_MEANING)};
+
+/* Logs why, once a minute at most. */
+static void report_undone(struct tcp *tcp, enum undo_reason reason)
+{
+    struct timespec now;
+    int64_t last = __atomic_load_n(&tcp->reported, __ATOMIC_RELAXED);
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    if ((last && now.tv_sec - last < REPORT_S) ||
+        !__atomic_compare_exchange_n(&tcp->reported, &last, now.tv_sec, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED))
+        return;
+    log_write("bmc: TCP %s (%s of `stats bmc`)", undo_meanings[reason], undo_names[reason]);
+}
+
+static enum undo_result undo(struct boundaries *boundaries, struct mc_tcp_slot *slot, int socket,
+                             enum undo_reason reason, struct undone *out)
+{
+    struct tcp *tcp = (struct tcp *)boundaries;
+    struct mc_tcp_tag tag = {(uint32_t)(slot - tcp->slots.memory), slot->generation};
+    enum undo_result result = tcp->undo ? undo_socket(tcp->undo, socket, tag, out) : UNDO_FAILED;
+
+    if (result == UNDO_DONE) {
+        __atomic_fetch_add(&tcp->nundone[reason], 1, __ATOMIC_RELAXED);
+        report_undone(tcp, reason);
+    }
+    return result;
 }
 
 static bool forget(struct boundaries *boundaries, int socket, struct boundaries_numbers *out)
@@ -141,6 +176,7 @@ int tcp_init(struct tcp *tcp, struct loader *loader, uint32_t n, uint32_t refres
                                        .close = close_slot,
                                        .release = release_slot,
                                        .is_lost = is_lost,
+                                       .undo = undo,
                                        .forget = forget,
                                        .count_lost = count_lost,
                                        .count_refresh = count_refresh,
@@ -165,6 +201,24 @@ void tcp_guard(struct tcp *tcp)
                   cgroup < 0 ? "mount cgroup2 on /sys/fs/cgroup" : "start with CAP_NET_ADMIN");
 }
 
+int tcp_start_undo(struct tcp *tcp, const struct credentials_user *user, unsigned int nthreads,
+                   uint16_t port, char *error, size_t nerror)
+{
+    struct undo_kernel kernel = {.filter = loader_tcp_filter(tcp->loader), .port = port};
+
+    loader_tcp_entries(tcp->loader, &kernel.entries);
+    return undo_start(&tcp->undo, &kernel, user, nthreads, error, nerror);
+}
+
+int tcp_filter_listeners(struct tcp *tcp, const int *sockets, size_t n)
+{
+    int rc = 0;
+
+    while (!rc && n > 0)
+        rc = loader_tcp_listener(tcp->loader, sockets[--n]);
+    return rc;
+}
+
 void tcp_follow(struct tcp *tcp)
 {
     __atomic_store_n(&tcp->follows, true, __ATOMIC_RELAXED);
@@ -177,6 +231,8 @@ bool tcp_unfollow(struct tcp *tcp)
 
 void tcp_counts(const struct tcp *tcp, struct boundaries_counts *out)
 {
+    for (size_t i = 0; i < UNDO_REASONS; i++)
+        out->undone[i] = __atomic_load_n(&tcp->nundone[i], __ATOMIC_RELAXED);
     out->reset = __atomic_load_n(&tcp->nresets, __ATOMIC_RELAXED);
     out->released = __atomic_load_n(&tcp->nreleased, __ATOMIC_RELAXED);
     out->refreshed = __atomic_load_n(&tcp->nrefreshed, __ATOMIC_RELAXED);
@@ -184,5 +240,6 @@ void tcp_counts(const struct tcp *tcp, struct boundaries_counts *out)
 
 void tcp_fini(struct tcp *tcp)
 {
+    undo_stop(tcp->undo);
     slots_fini(&tcp->slots);
 }

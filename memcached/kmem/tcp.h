@@ -13,17 +13,21 @@
 #include "base/boundaries.h"
 #include "kmem/slots.h"
 
+struct credentials_user;
 struct loader;
+struct undo;
 
 struct tcp {
     struct boundaries boundaries;
     struct loader *loader;
+    struct undo *undo; /* NULL: none is undone */
     struct slots slots;
-    bool follows;     /* connections that are accepted get slots; atomic */
-    bool refused;     /* a tag was; atomic */
-    bool lost;        /* a connection was reset because it was lost, which is logged once; atomic */
-    uint64_t nresets; /* of them; atomic */
-    uint64_t nreleased, nrefreshed; /* atomic */
+    bool follows; /* connections that are accepted get slots; atomic */
+    bool refused; /* a tag was; atomic */
+    bool lost;    /* a connection was reset because it was lost, which is logged once; atomic */
+    uint64_t nundone[UNDO_REASONS], nresets; /* connections; atomic */
+    uint64_t nreleased, nrefreshed;          /* atomic */
+    int64_t reported; /* when the log was last told that one was undone, in s; atomic */
 };
 
 /* The most slots that the programs can have. */
@@ -37,6 +41,18 @@ void tcp_fini(struct tcp *tcp);
  * cgroup of version 2; otherwise logs why not. After loader_wait, with the rights of the start.
  */
 void tcp_guard(struct tcp *tcp);
+/*
+ * Starts what undoes connections (splice/undo.h): for nthreads threads, on the server's port. By
+ * the main thread, before others are started and before it gives up its rights. 0, or -1 with
+ * `error`.
+ */
+int tcp_start_undo(struct tcp *tcp, const struct credentials_user *user, unsigned int nthreads,
+                   uint16_t port, char *error, size_t nerror);
+/*
+ * While a socket takes the place of another one, what comes for the connection is kept from these n
+ * listening sockets, which would reset it. 0 or -errno.
+ */
+int tcp_filter_listeners(struct tcp *tcp, const int *sockets, size_t n);
 /* Connections that are accepted from now on get slots. */
 void tcp_follow(struct tcp *tcp);
 /* None from now on. Whether some may have one. */

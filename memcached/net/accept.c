@@ -158,6 +158,16 @@ static void on_connection(evutil_socket_t fd, short what, void *arg)
         continue;
 }
 
+size_t acceptor_shown(const struct acceptor *acceptor, int *sockets, size_t n)
+{
+    size_t i, nshown = 0;
+
+    for (i = 0; i < acceptor->nlisteners && nshown < n; i++)
+        if (acceptor->listeners[i].kind.shown)
+            sockets[nshown++] = acceptor->listeners[i].endpoint.fd;
+    return nshown;
+}
+
 /* --- life -------------------------------------------------------------- */
 
 static bool add_listener(struct acceptor *acceptor, struct event_base *base,

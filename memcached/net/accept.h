@@ -21,6 +21,9 @@ struct acceptor *acceptor_new(const struct net_config *config, struct event_base
 void acceptor_free(struct acceptor *acceptor);
 /* Descriptors that are not available to connections. */
 unsigned int net_reserved_fds(const struct net_config *config);
+/* Fills in the listening sockets whose connections the kernel may answer, n at most. Returns how
+ * many. */
+size_t acceptor_shown(const struct acceptor *acceptor, int *sockets, size_t n);
 /* Adds the acceptor's counts to `out`. From any thread. */
 void acceptor_stats(struct acceptor *acceptor, struct command_net_stats *out);
 

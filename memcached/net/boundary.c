@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "net/boundary.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "net/socket.h"
 
 /*
@@ -11,7 +14,7 @@
 static void open_slot(struct boundary *boundary, struct boundaries *boundaries, int fd,
                       rel_time now)
 {
-    boundary->slot = boundaries->open(boundaries, fd);
+    boundary->slot = boundaries->open(boundaries, fd, boundary->nundone);
     boundary->answered = boundary->seen = 0;
     boundary->nwaits = boundary->npasses = 0;
     boundary->since = now;
@@ -88,6 +91,26 @@ static bool is_doubtful(const struct boundary *boundary)
 bool boundary_is_lost(const struct boundary *boundary, struct boundaries *boundaries, int fd)
 {
     return is_doubtful(boundary) && boundaries->is_lost(boundaries, boundary->slot, fd);
+}
+
+enum undo_result boundary_undo(struct boundary *boundary, struct boundaries *boundaries, int fd,
+                               rel_time now, enum undo_reason reason)
+{
+    struct undone undone;
+    enum undo_result result = boundaries->undo(boundaries, boundary->slot, fd, reason, &undone);
+
+    if (result != UNDO_DONE)
+        return result;
+    dup3(undone.fd, fd, O_CLOEXEC);
+    close(undone.fd);
+    socket_set_reset(fd, false);
+    boundaries->close(boundaries, boundary->slot);
+    boundary->nread = 0;
+    boundary->nsent = undone.nsent;
+    boundary->nlater = 0;
+    boundary->nundone++;
+    boundary_park(boundary, now);
+    return result;
 }
 
 /*

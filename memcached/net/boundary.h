@@ -21,10 +21,13 @@ struct boundary {
     uint32_t nwaits;          /* calls of boundary_waits in a row that found a reply outstanding */
     uint32_t seen;            /* the slot's `answered`, when the server last replied */
     uint32_t npasses;         /* replies of the server's since the kernel has last answered */
-    rel_time since; /* when the server last replied; without a slot: when it may have one */
-    uint8_t ngets;  /* without a slot: gets that the kernel could have answered */
-    uint8_t ntries; /* that were given up, in a row */
-    bool shown;     /* the kernel may answer on the connection */
+    rel_time since;  /* when the server last replied; without a slot: when it may have one */
+    uint8_t ngets;   /* without a slot: gets that the kernel could have answered */
+    uint8_t nundone; /* times that the connection has got another socket, modulo 256 */
+    uint8_t ntries;  /* that were given up, in a row */
+    bool shown;      /* the kernel may answer on the connection */
+    uint32_t nlater; /* times in a row that it could not be undone yet, and */
+    uint32_t retry;  /* at which of the worker's looks it may next */
 };
 
 /*
@@ -68,6 +71,13 @@ void boundary_refresh(struct boundary *boundary, struct boundaries *boundaries, 
 void boundary_close(struct boundary *boundary, struct boundaries *boundaries, int fd);
 /* Whether segments of the connection have taken a way without the programs for too long. */
 bool boundary_is_lost(const struct boundary *boundary, struct boundaries *boundaries, int fd);
+/*
+ * Puts a socket that needs no translation in the place of the connection's, with the same
+ * descriptor, of which the caller watches no event meanwhile. Gives the slot back, unless it is too
+ * early. To be called after boundary_withdraw.
+ */
+enum undo_result boundary_undo(struct boundary *boundary, struct boundaries *boundaries, int fd,
+                               rel_time now, enum undo_reason reason);
 /* Resets such a connection, and gives the slot back. */
 void boundary_abandon(struct boundary *boundary, struct boundaries *boundaries, int fd);
 

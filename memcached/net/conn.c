@@ -120,12 +120,15 @@ static struct conn *conn_new(struct worker *worker, struct stream_socket socket)
 
 /*
  * Where the kernel has answered, the end of the connection is watched until its client knows of it
- * (net/leaving.h); else the kernel sends it.
+ * (net/leaving.h); else the kernel sends it. At the end of the process a socket that needs no
+ * translation sends it.
  */
 static void close_socket(struct conn *conn)
 {
     struct worker *worker = conn->worker;
 
+    if (worker->ends && boundary_is_used(&conn->boundary))
+        boundary_undo(&conn->boundary, worker->config->boundaries, fd_of(conn), 0, UNDO_END);
     if (boundary_is_used(&conn->boundary)) {
         endpoints_release(worker->endpoints, &conn->endpoint);
         leaving_begin(worker, fd_of(conn), conn->boundary.slot);
@@ -235,30 +238,115 @@ static bool is_idle(const struct conn *conn, rel_time now)
            now - last > timeout;
 }
 
-void conn_check_idle(struct worker *worker, rel_time now)
+/* --- undoing ----------------------------------------------------------- */
+
+enum {
+    UNDO_NS = 4000000, /* that a worker undoes connections at a time, while others wait for it */
+    LATER_LOOKS = 5,
+};
+
+/* Why to undo the connection; UNDO_REASONS: it stays as it is. */
+static enum undo_reason reason_to_undo(const struct conn *conn, bool all)
 {
-    struct boundaries *boundaries = worker->config->boundaries;
+    struct boundaries *boundaries = conn->worker->config->boundaries;
+
+    if (conn->boundary.nlater && (int32_t)(conn->worker->nlooks - conn->boundary.retry) < 0)
+        return UNDO_REASONS;
+    if (boundary_is_lost(&conn->boundary, boundaries, fd_of(conn)))
+        return UNDO_LOST;
+    if (boundary_wants_undo(&conn->boundary))
+        return UNDO_UNUSED;
+    return all && boundary_is_used(&conn->boundary)
+               ? (enum undo_reason)__atomic_load_n(&boundaries->why, __ATOMIC_RELAXED)
+               : UNDO_REASONS;
+}
+
+/* An undo was too early: the next one comes after 1, 2, 4, ... 2^LATER_LOOKS looks. */
+static void put_off(struct conn *conn)
+{
+    struct boundary *boundary = &conn->boundary;
+    uint32_t n = boundary->nlater < LATER_LOOKS ? boundary->nlater : LATER_LOOKS;
+
+    boundary->nlater++;
+    boundary->retry = conn->worker->nlooks + (1u << n);
+}
+
+/* Has a socket that needs no translation serve the connection, or closes it if that cannot be. */
+static void undo(struct conn *conn, rel_time now, enum undo_reason reason)
+{
+    struct boundaries *boundaries = conn->worker->config->boundaries;
+    enum undo_result result;
+
+    boundary_withdraw(&conn->boundary);
+    event_del(&conn->event);
+    result = boundary_undo(&conn->boundary, boundaries, fd_of(conn), now, reason);
+    if (result == UNDO_FAILED) {
+        boundary_abandon(&conn->boundary, boundaries, fd_of(conn));
+        conn_close(conn);
+        return;
+    }
+    if (conn->listening)
+        event_add(&conn->event, NULL);
+    if (result == UNDO_NOT_NOW)
+        put_off(conn);
+}
+
+/* Closes the connection if it has been idle for too long. */
+static void look(struct conn *conn, rel_time now)
+{
+    if (boundary_answered(&conn->boundary))
+        endpoint_used(&conn->endpoint, now);
+    else if (boundary_waits(&conn->boundary))
+        socket_probe(fd_of(conn), &conn->keepalive);
+    boundary_refresh(&conn->boundary, conn->worker->config->boundaries, now);
+    if (!conn->boundary.nwaits)
+        socket_calm(fd_of(conn), &conn->keepalive);
+    if (is_idle(conn, now)) {
+        count_add(&conn->worker->counts.idle_kicks, 1);
+        conn->reason = CLOSE_IDLE;
+        conn_close(conn);
+    }
+}
+
+/*
+ * Undoes connections for UNDO_NS; then the others have their turns before the worker goes on.
+ * False: some are left.
+ */
+static bool undo_some(struct worker *worker, rel_time now, bool all)
+{
     struct conn *next;
+    enum undo_reason reason;
+    uint64_t end_ns = 0;
 
     for (struct conn *conn = worker->conns; conn; conn = next) {
         next = conn->next;
-        if (boundary_is_lost(&conn->boundary, boundaries, fd_of(conn))) {
-            boundary_abandon(&conn->boundary, boundaries, fd_of(conn));
-            conn_close(conn);
+        reason = conn->boundary.slot ? reason_to_undo(conn, all) : UNDO_REASONS;
+        if (reason == UNDO_REASONS)
             continue;
-        }
-        if (boundary_answered(&conn->boundary))
-            endpoint_used(&conn->endpoint, now);
-        else if (boundary_waits(&conn->boundary))
-            socket_probe(fd_of(conn), &conn->keepalive);
-        boundary_refresh(&conn->boundary, boundaries, now);
-        if (!conn->boundary.nwaits)
-            socket_calm(fd_of(conn), &conn->keepalive);
-        if (is_idle(conn, now)) {
-            count_add(&worker->counts.idle_kicks, 1);
-            conn->reason = CLOSE_IDLE;
-            conn_close(conn);
-        }
+        if (!end_ns)
+            end_ns = clock_exact_ns() + UNDO_NS;
+        undo(conn, now, reason);
+        if (clock_exact_ns() > end_ns)
+            return false;
+    }
+    return true;
+}
+
+void conn_check(struct worker *worker, rel_time now)
+{
+    struct boundaries *boundaries = worker->config->boundaries;
+    uint32_t epoch = boundaries ? __atomic_load_n(&boundaries->epoch, __ATOMIC_ACQUIRE) : 0;
+    struct conn *next;
+
+    if (boundaries && !undo_some(worker, now, epoch != worker->epoch)) {
+        worker_reactivate(worker, worker->idle, EV_TIMEOUT, true);
+        return;
+    }
+    worker->epoch = epoch;
+    worker->nlooks++;
+    for (struct conn *conn = worker->conns; conn; conn = next) {
+        next = conn->next;
+        look(conn, now);
     }
 }
 

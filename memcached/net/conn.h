@@ -18,9 +18,9 @@ void conn_close(struct conn *conn);
 void conn_ready(struct conn *list);
 /*
  * To be called every second, or BOUNDARY_LOOKS times: notes on which connections the kernel has
- * answered since the last call, resets those that are lost, and closes those that have sent no
- * command for idle_timeout, unless that is 0.
+ * answered since the last call, undoes those that are lost, or all of them when boundaries_undo_all
+ * was called, and closes those that have sent no command for idle_timeout, unless that is 0.
  */
-void conn_check_idle(struct worker *worker, rel_time now);
+void conn_check(struct worker *worker, rel_time now);
 
 #endif

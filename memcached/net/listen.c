@@ -67,7 +67,7 @@ static int open_stream(struct opening *opening, const struct addrinfo *info)
     struct socket_name name;
     int fd;
 
-    if (listening->nstreams == MAX_LISTENERS)
+    if (listening->nstreams == NET_LISTENERS)
         return -E2BIG;
     fd = socket_open_tcp(info->ai_addr, info->ai_addrlen, info->ai_family,
                          (int)opening->config->backlog);

@@ -6,8 +6,6 @@
 #include "bpf/shared/layout.h"
 #include "net/net.h"
 
-enum { MAX_LISTENERS = 128 };
-
 struct stream_socket {
     int fd;
     bool tls;
@@ -32,7 +30,7 @@ struct served {
 };
 
 struct listening {
-    struct stream_socket streams[MAX_LISTENERS];
+    struct stream_socket streams[NET_LISTENERS];
     size_t nstreams;
     struct udp_socket *udp;
     size_t nudp;

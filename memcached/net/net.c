@@ -117,6 +117,11 @@ size_t net_tcp_addresses(const struct net *net, struct in6_addr *addresses, size
     return copy_served(&net->listening.served_tcp, addresses, n, port);
 }
 
+size_t net_tcp_listeners(const struct net *net, int *sockets, size_t n)
+{
+    return acceptor_shown(net->acceptor, sockets, n);
+}
+
 int net_each_udp(const struct net *net, net_tell *tell, void *context)
 {
     int rc = 0;

@@ -74,6 +74,10 @@ size_t net_udp_addresses(const struct net *net, struct in6_addr *addresses, size
                          uint16_t *port);
 size_t net_tcp_addresses(const struct net *net, struct in6_addr *addresses, size_t n,
                          uint16_t *port);
+enum { NET_LISTENERS = 128 /* sockets that listen for connections, at most */ };
+
+/* Those for connections on which the kernel may answer, n at most. */
+size_t net_tcp_listeners(const struct net *net, int *sockets, size_t n);
 /* Calls `tell` with each UDP socket; returns what it does, as soon as that is not 0. */
 typedef int net_tell(void *context, int socket);
 int net_each_udp(const struct net *net, net_tell *tell, void *context);

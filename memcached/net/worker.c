@@ -30,7 +30,7 @@ static void on_idle_timer(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    conn_check_idle(worker, clock_now(&worker->config->clock));
+    conn_check(worker, clock_now(&worker->config->clock));
 }
 
 /* A socket was queued, values were read, a ping came, or the worker is to stop. */
@@ -231,6 +231,7 @@ void worker_free(struct worker *worker)
     if (!worker)
         return;
     worker_stop(worker);
+    worker->ends = true;
     while (worker->conns)
         conn_close(worker->conns);
     leaving_reset_all(worker);

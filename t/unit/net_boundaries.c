@@ -32,6 +32,11 @@ struct one_slot {
     int socket;
     bool open, refuses, releases, lost, forgotten;
     unsigned int nlost, nasked, nopened, nreleased, nrefreshed;
+    enum undo_result result; /* of undo, */
+    enum undo_reason reason; /* why it was last called, */
+    unsigned int nundo;      /* how often, */
+    unsigned int nundone;    /* of the connection that got the slot last, */
+    int other;               /* and the client of the socket that it made */
     /* When the slot was taken back the socket was open, and had this boundary. */
     bool withdrawn;
     uint64_t last;
@@ -45,10 +50,12 @@ struct host {
     uint32_t before[2]; /* the same, when the connection got its slot */
 };
 
-static struct mc_tcp_slot *open_slot(struct boundaries *boundaries, int socket)
+static struct mc_tcp_slot *open_slot(struct boundaries *boundaries, int socket,
+                                     unsigned int nundone)
 {
     struct one_slot *one = (struct one_slot *)boundaries;
 
+    one->nundone = nundone;
     if (one->refuses)
         return NULL;
     one->socket = socket;
@@ -87,6 +94,26 @@ static bool is_lost(struct boundaries *boundaries, struct mc_tcp_slot *slot, int
 
     one->nasked++;
     return slot == &one->slot && socket == one->socket && one->lost;
+}
+
+static void connect_pair(int out[2]);
+
+static enum undo_result undo(struct boundaries *boundaries, struct mc_tcp_slot *slot, int socket,
+                             enum undo_reason reason, struct undone *out)
+{
+    struct one_slot *one = (struct one_slot *)boundaries;
+    int ends[2];
+
+    if (slot != &one->slot || slot->boundary != MC_TCP_NONE || fcntl(socket, F_GETFD) < 0)
+        die("what is undone must have no boundary");
+    one->reason = reason;
+    one->nundo++;
+    if (one->result == UNDO_DONE) {
+        connect_pair(ends);
+        one->other = ends[0];
+        *out = (struct undone){.fd = ends[1], .nsent = 77};
+    }
+    return one->result;
 }
 
 static bool forget(struct boundaries *boundaries, int socket, struct boundaries_numbers *out)
@@ -173,8 +200,15 @@ static void start_commands(struct host *host, const char *auth_file)
 static void start(struct host *host, const char *auth_file)
 {
     memset(host, 0, sizeof(*host));
-    host->one.boundaries = (struct boundaries){open_slot, close_slot, release_slot,  is_lost,
-                                               forget,    count_lost, count_refresh, 0};
+    host->one.boundaries = (struct boundaries){.open = open_slot,
+                                               .close = close_slot,
+                                               .release = release_slot,
+                                               .is_lost = is_lost,
+                                               .undo = undo,
+                                               .forget = forget,
+                                               .count_lost = count_lost,
+                                               .count_refresh = count_refresh};
+    host->one.result = UNDO_FAILED;
     host->net.config.boundaries = &host->one.boundaries;
     host->net.config.nthreads = 1;
     host->net.config.reqs_per_event = 20;
@@ -387,7 +421,7 @@ static int option(const struct host *host, int name)
 static void look(struct host *host, unsigned int times)
 {
     while (times-- > 0)
-        conn_check_idle(host->net.worker, 0);
+        conn_check(host->net.worker, 0);
 }
 
 /* The client does not acknowledge a reply for a second, and then does. */
@@ -605,19 +639,19 @@ static void test_refresh(struct host *host)
     before = clock_now(&host->net.config.clock);
     asks_text(host, "get b\r\n", "END\r\n");
     after = clock_now(&host->net.config.clock);
-    conn_check_idle(host->net.worker, after + 1000);
+    conn_check(host->net.worker, after + 1000);
     ok(is_here(host), "where the kernel has answered nothing, nothing is left to the server");
     one->slot.answered = 1;
-    conn_check_idle(host->net.worker, before + 9);
+    conn_check(host->net.worker, before + 9);
     here = is_here(host);
-    conn_check_idle(host->net.worker, after + 10);
+    conn_check(host->net.worker, after + 10);
     ok(here && published(host) == MC_TCP_NONE && one->nrefreshed == 1,
        "after ten seconds of the kernel's answers the next get is");
-    conn_check_idle(host->net.worker, after + 1000);
+    conn_check(host->net.worker, after + 1000);
     ok(one->nrefreshed == 1 && asks_text(host, "get b\r\n", "END\r\n"), "and no other one");
     one->slot.answered = 2;
     one->boundaries.refresh = 0;
-    conn_check_idle(host->net.worker, after + 1000);
+    conn_check(host->net.worker, after + 1000);
     ok(is_here(host), "without `refresh` none is");
 }
 
@@ -693,7 +727,8 @@ static void test_close(struct host *host)
     host->one.refuses = false;
 }
 
-/* Where segments take a way on which nothing translates them. */
+/* Where segments take a path on which nothing translates them, and their socket cannot be replaced.
+ */
 static void test_lost(struct host *host)
 {
     rel_time now;
@@ -703,14 +738,14 @@ static void test_lost(struct host *host)
     asks_text(host, "get b\r\n", "END\r\n");
     now = clock_now(&host->net.config.clock);
     host->one.lost = true;
-    conn_check_idle(host->net.worker, now);
+    conn_check(host->net.worker, now);
     ok(host->one.open, "a connection whose slot has no doubt is not asked about");
     host->one.slot.ack_due = 2;
     host->one.lost = false;
-    conn_check_idle(host->net.worker, now);
+    conn_check(host->net.worker, now);
     ok(host->one.open, "one that only may hang stays");
     host->one.lost = true;
-    conn_check_idle(host->net.worker, now);
+    conn_check(host->net.worker, now);
     ok(!host->one.open && host->one.forgotten && host->one.nlost == 1,
        "one that hangs is forgotten, and closed");
     ok(recv(host->client, &said, 1, 0) < 0 && errno == ECONNRESET, "with a reset");
@@ -724,6 +759,55 @@ static void accept_answered(struct host *host)
     host->one.slot.answered = 1;
     host->one.forgotten = false;
     host->one.nlost = 0;
+}
+
+/* As accept_answered; the connection is lost. */
+static void accept_lost(struct host *host, enum undo_result result)
+{
+    accept_answered(host);
+    host->one.slot.ack_due = 2;
+    host->one.lost = true;
+    host->one.result = result;
+    host->one.nundo = 0;
+}
+
+static void test_undone(struct host *host)
+{
+    char got[5];
+    int i;
+
+    accept_lost(host, UNDO_NOT_NOW);
+    for (i = 0; i < 15; i++)
+        conn_check(host->net.worker, 0);
+    ok(host->one.nundo == 4 && host->one.open && host->one.reason == UNDO_LOST,
+       "what cannot be undone yet is tried after 1, 2, 4, ... looks");
+    host->one.lost = false;
+    ok(asks_text(host, "get b\r\n", "END\r\n"), "the connection goes on meanwhile");
+    accept_lost(host, UNDO_DONE);
+    conn_check(host->net.worker, 0);
+    ok(host->one.nundo == 1 && !host->one.open && !host->one.forgotten,
+       "one that hangs is undone, and gives its slot back");
+    close(host->client);
+    host->client = host->one.other;
+    send(host->client, "get b\r\n", 7, 0);
+    while (recv(host->client, got, sizeof(got), MSG_DONTWAIT) < 0)
+        turn(host);
+    ok(memcmp(got, "END\r\n", 5) == 0, "its client is served by the other socket");
+    accept_answered(host);
+    host->one.lost = false;
+    host->one.nundo = 0;
+    conn_check(host->net.worker, 0);
+    ok(host->one.nundo == 0, "one on which the kernel has answered stays");
+    boundaries_undo_all(&host->one.boundaries, UNDO_OFF);
+    conn_check(host->net.worker, 0);
+    ok(host->one.nundo == 1 && host->one.reason == UNDO_OFF && !host->one.open,
+       "until all are undone");
+    host->client = host->one.other;
+    accept_followed(host);
+    boundaries_undo_all(&host->one.boundaries, UNDO_OFF);
+    conn_check(host->net.worker, 0);
+    ok(host->one.open && host->one.nundo == 1, "one on which it has not is left alone");
+    host->one.result = UNDO_FAILED;
 }
 
 /* The client's socket drops whatever comes, as that of a client to which it is not translated. */
@@ -778,16 +862,16 @@ static void test_idle(struct host *host)
     now = clock_now(&host->net.config.clock);
     host->net.config.idle_timeout = 60;
     host->one.slot.answered = 1;
-    conn_check_idle(host->net.worker, now + 50);
-    conn_check_idle(host->net.worker, now + 110);
+    conn_check(host->net.worker, now + 50);
+    conn_check(host->net.worker, now + 110);
     ok(host->one.open, "a get that the kernel answers is a command of the connection");
-    conn_check_idle(host->net.worker, now + 111);
+    conn_check(host->net.worker, now + 111);
     ok(recv(host->client, &said, 1, 0) == 0, "after idle_timeout without one it is closed");
     while (host->one.open)
         event_base_loop(host->net.worker->base, EVLOOP_ONCE);
     host->net.config.idle_timeout = 0;
     accept_followed(host);
-    conn_check_idle(host->net.worker, now + 1000000);
+    conn_check(host->net.worker, now + 1000000);
     ok(host->one.open, "without idle_timeout it stays");
 }
 
@@ -868,6 +952,7 @@ int main(void)
     test_blocked(&host);
     test_close(&host);
     test_lost(&host);
+    test_undone(&host);
     test_leaving(&host);
     test_idle(&host);
     test_order(&host);
