@@ -93,20 +93,31 @@ bool boundary_is_lost(const struct boundary *boundary, struct boundaries *bounda
     return is_doubtful(boundary) && boundaries->is_lost(boundaries, boundary->slot, fd);
 }
 
-enum undo_result boundary_undo(struct boundary *boundary, struct boundaries *boundaries, int fd,
-                               rel_time now, enum undo_reason reason)
+enum undo_result boundary_undo_slot(struct boundaries *boundaries, struct mc_tcp_slot *slot, int fd,
+                                    enum undo_reason reason, uint32_t *nsent)
 {
     struct undone undone;
-    enum undo_result result = boundaries->undo(boundaries, boundary->slot, fd, reason, &undone);
+    enum undo_result result = boundaries->undo(boundaries, slot, fd, reason, &undone);
 
     if (result != UNDO_DONE)
         return result;
     dup3(undone.fd, fd, O_CLOEXEC);
     close(undone.fd);
     socket_set_reset(fd, false);
-    boundaries->close(boundaries, boundary->slot);
+    boundaries->close(boundaries, slot);
+    *nsent = undone.nsent;
+    return result;
+}
+
+enum undo_result boundary_undo(struct boundary *boundary, struct boundaries *boundaries, int fd,
+                               rel_time now, enum undo_reason reason)
+{
+    enum undo_result result =
+        boundary_undo_slot(boundaries, boundary->slot, fd, reason, &boundary->nsent);
+
+    if (result != UNDO_DONE)
+        return result;
     boundary->nread = 0;
-    boundary->nsent = undone.nsent;
     boundary->nlater = 0;
     boundary->nundone++;
     boundary_park(boundary, now);

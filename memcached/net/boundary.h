@@ -78,6 +78,9 @@ bool boundary_is_lost(const struct boundary *boundary, struct boundaries *bounda
  */
 enum undo_result boundary_undo(struct boundary *boundary, struct boundaries *boundaries, int fd,
                                rel_time now, enum undo_reason reason);
+/* The same where there is no boundary any more. *nsent: what the new socket counts as sent. */
+enum undo_result boundary_undo_slot(struct boundaries *boundaries, struct mc_tcp_slot *slot, int fd,
+                                    enum undo_reason reason, uint32_t *nsent);
 /* Resets such a connection, and gives the slot back. */
 void boundary_abandon(struct boundary *boundary, struct boundaries *boundaries, int fd);
 

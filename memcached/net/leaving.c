@@ -102,7 +102,8 @@ static void finish(struct leaving *leaving)
     struct worker *worker = leaving->worker;
     struct boundaries *boundaries = worker->config->boundaries;
 
-    boundaries->close(boundaries, leaving->slot);
+    if (leaving->slot)
+        boundaries->close(boundaries, leaving->slot);
     event_del(&leaving->timer);
     *leaving->link = leaving->next;
     if (leaving->next)
@@ -129,6 +130,19 @@ static void reset(struct leaving *leaving)
     finish(leaving);
 }
 
+/* Has a socket that needs no translation tell the client of the end. False: it cannot now. */
+static bool undo(struct leaving *leaving, enum undo_reason reason)
+{
+    struct boundaries *boundaries = leaving->worker->config->boundaries;
+    uint32_t nsent;
+
+    if (boundary_undo_slot(boundaries, leaving->slot, leaving->fd, reason, &nsent) != UNDO_DONE)
+        return false;
+    leaving->slot = NULL;
+    finish(leaving);
+    return true;
+}
+
 static void wait_for(struct leaving *leaving, long ms)
 {
     const struct timeval time = {ms / 1000, ms % 1000 * 1000};
@@ -153,8 +167,10 @@ static void on_time(evutil_socket_t fd, short what, void *arg)
         return;
     }
     if (is_astray(leaving, &info)) {
-        boundaries->count_lost(boundaries);
-        reset(leaving);
+        if (!undo(leaving, UNDO_LOST)) {
+            boundaries->count_lost(boundaries);
+            reset(leaving);
+        }
         return;
     }
     leaving->nsilent = info.tcpi_last_ack_recv < CHECK_MS ? 0 : leaving->nsilent + 1;
@@ -191,10 +207,6 @@ void leaving_begin(struct worker *worker, int fd, struct mc_tcp_slot *slot)
     wait_for(leaving, FIRST_MS);
 }
 
-/*
- * Closing a socket resets its connection (socket_set_reset), with numbers that the programs
- * translate, if its segments still pass them: otherwise with those of the wire.
- */
 void leaving_reset_all(struct worker *worker)
 {
     struct leaving *leaving;
@@ -202,10 +214,9 @@ void leaving_reset_all(struct worker *worker)
     while ((leaving = worker->leaving)) {
         struct tcp_info info;
 
-        if (get_info(leaving->fd, &info) && is_open(&info) &&
-            owed_by(leaving) == MC_TCP_ACK_DUE_WATCHED)
-            reset(leaving);
-        else
+        if (!get_info(leaving->fd, &info) || !is_open(&info))
             finish(leaving);
+        else if (!undo(leaving, UNDO_END))
+            reset(leaving);
     }
 }

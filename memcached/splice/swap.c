@@ -21,8 +21,12 @@
 #endif
 
 enum {
-    ESTABLISHED = 1, /* TCP_ESTABLISHED of netinet/tcp.h, which contradicts linux/tcp.h */
-    OPTION_MSS = 2,  /* kinds of TCP's options */
+    ESTABLISHED = 1, /* states, as netinet/tcp.h has them, which contradicts linux/tcp.h */
+    FIN_WAIT1 = 4,
+    CLOSE_WAIT = 8,
+    LAST_ACK = 9,
+    CLOSING = 11,
+    OPTION_MSS = 2, /* kinds of TCP's options */
     OPTION_WINDOW = 3,
     OPTION_SACK = 4,
     OPTION_TIMESTAMP = 8,
@@ -54,6 +58,8 @@ struct swap {
     int interface;           /* that the old one was bound to; 0: none */
     bool is_frozen;          /* the entry */
     bool is_aside;           /* the old socket */
+    bool has_ended;          /* it has, with an end of the stream that is not acknowledged */
+    bool peer_has_ended;     /* the client has */
     struct mc_tcp_conn conn; /* of the entry; without one all 0 */
     const char *kept;
     struct numbers at;
@@ -86,12 +92,18 @@ static int get(int fd, int level, int option, void *value, socklen_t n)
 
 /* --- before anything is stopped ------------------------------------------------------------- */
 
-/* 0, or -EAGAIN: one side has ended, which cannot be taken over. */
+/*
+ * 0, or -EAGAIN: a state that the new socket cannot have. It can only be established: the server's
+ * end it sends once more, and the client's, which it has no place for, it is told as a shutdown.
+ */
 static int check_state(struct swap *swap)
 {
     int rc = get(swap->old, IPPROTO_TCP, TCP_INFO, &swap->info, sizeof(swap->info));
+    uint8_t state = swap->info.tcpi_state;
 
-    return rc ? rc : swap->info.tcpi_state == ESTABLISHED ? 0 : -EAGAIN;
+    swap->has_ended = state == FIN_WAIT1 || state == CLOSING || state == LAST_ACK;
+    swap->peer_has_ended = state == CLOSE_WAIT || state == CLOSING || state == LAST_ACK;
+    return rc ? rc : state == ESTABLISHED || swap->has_ended || swap->peer_has_ended ? 0 : -EAGAIN;
 }
 
 static int repair(struct swap *swap)
@@ -261,8 +273,8 @@ static int read_once(struct swap *swap)
     rc = rc ? rc
             : read_queue(swap->old, TCP_RECV_QUEUE, (size_t)at->unread, 0, &swap->unread, &unread);
     rc = rc ? rc
-            : read_queue(swap->old, TCP_SEND_QUEUE, (size_t)at->unacked, SEGMENT_MAX, &swap->queue,
-                         &swap->sending);
+            : read_queue(swap->old, TCP_SEND_QUEUE, (size_t)at->unacked - swap->has_ended,
+                         SEGMENT_MAX, &swap->queue, &swap->sending);
     rc = rc ? rc
             : get(swap->old, IPPROTO_TCP, TCP_REPAIR_WINDOW, &swap->window, sizeof(swap->window));
     rc = rc ? rc : read_numbers(swap->old, &after);
@@ -279,21 +291,24 @@ static int count(struct swap *swap)
     uint32_t una = swap->at.write_seq - (uint32_t)swap->at.unacked;
     uint32_t acked = swap->plan->entry ? swap->conn.snd_una : una;
     size_t skip, flying = (size_t)(swap->at.unacked - swap->at.unsent);
+    size_t queued = (size_t)swap->at.unacked - swap->has_ended;
 
     if (delta->nreply)
         acked = delta->reply - (delta->tx - delta->nreply);
     skip = (int32_t)(acked - una) > 0 ? acked - una : 0;
-    if (skip > (size_t)swap->at.unacked)
+    if (skip > queued)
         return -EBADMSG;
     swap->una = delta->nreply ? delta->reply : una + (uint32_t)skip + delta->tx;
     swap->sending += skip;
-    swap->nsending = (size_t)swap->at.unacked - skip;
+    swap->nsending = queued - skip;
+    flying = flying < queued ? flying : queued;
     swap->nflying = flying > skip ? flying - skip : 0;
     return 0;
 }
 
 static int read_old(struct swap *swap)
 {
+    const bool had_ended = swap->has_ended;
     int tries = 0, rc;
 
     do
@@ -302,7 +317,8 @@ static int read_old(struct swap *swap)
     rc = rc ? rc
             : get(swap->old, IPPROTO_TCP, TCP_TIMESTAMP, &swap->timestamp, sizeof(swap->timestamp));
     rc = rc ? rc : check_state(swap);
-    if (!rc && swap->at.unread && has_urgent(swap))
+    if (!rc && (swap->has_ended != had_ended ||
+                (swap->at.unread && (swap->peer_has_ended || has_urgent(swap)))))
         rc = -EAGAIN;
     return rc ? rc : count(swap);
 }
@@ -446,6 +462,14 @@ static int send_rest(const struct swap *swap)
     return rc ? rc : set_tcp(swap->fd, TCP_NOTSENT_LOWAT, limit);
 }
 
+/* The new socket ends in the directions in which the old one had. */
+static int end_alike(const struct swap *swap)
+{
+    if (swap->has_ended && shutdown(swap->fd, SHUT_WR))
+        return -errno;
+    return swap->peer_has_ended && shutdown(swap->fd, SHUT_RD) ? -errno : 0;
+}
+
 /*
  * The old socket's end is silent. That of the repair sends a probe, which tells the client what was
  * received; and it leaves a socket beside which no other gets the address, so that no server could
@@ -460,6 +484,7 @@ static int finish(struct swap *swap)
     rc = set_tcp(swap->fd, TCP_REPAIR, TCP_REPAIR_OFF);
     rc = rc ? rc : set_int(swap->fd, SOL_SOCKET, SO_REUSEADDR, 1);
     rc = rc ? rc : send_rest(swap);
+    rc = rc ? rc : end_alike(swap);
     rc = rc ? rc : get(swap->fd, SOL_SOCKET, SO_SNDBUF, &sndbuf, sizeof(sndbuf));
     if (!rc && sndbuf > swap->sndbuf)
         rc = set_int(swap->fd, SOL_SOCKET, SO_SNDBUFFORCE, swap->sndbuf / 2);

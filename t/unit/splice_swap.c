@@ -8,10 +8,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/bpf.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -290,14 +292,11 @@ static void others_are_refused(void)
     struct pair pair = pair_open(V4, 0);
     int udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), ends[2];
 
-    shutdown(pair.client, SHUT_WR);
-    ok(swap(&pair, SERVER, &plain) == SWAP_NOT_NOW, "not when the client has sent its end");
-    pair_say(&pair, SERVER, 5000);
-    ok(pair_hears(&pair, CLIENT), "it gets the rest");
-    pair_close(&pair);
-    pair = pair_open(V4, 0);
     shutdown(pair.server, SHUT_WR);
-    ok(swap(&pair, SERVER, &plain) == SWAP_NOT_NOW, "not when the server has");
+    while (info_of(pair.server).tcpi_state == BPF_TCP_FIN_WAIT1)
+        sched_yield(); /* the client may acknowledge it a little later */
+    ok(swap(&pair, SERVER, &plain) == SWAP_NOT_NOW,
+       "not when the client has acknowledged the server's end");
     pair_say(&pair, CLIENT, 5000);
     ok(pair_hears(&pair, SERVER), "it gets the rest");
     ok(swap_as_it_is(pair.listener) == SWAP_FAILED, "no listening socket");
@@ -310,6 +309,46 @@ static void others_are_refused(void)
         close(ends[1]);
     }
     ok(swap_as_it_is(-1) == SWAP_FAILED, "no descriptor that is not open");
+}
+
+/* Whether this side gets the other's end, behind all that it has said. */
+static bool hears_end(struct pair *pair, enum side side)
+{
+    char byte;
+
+    return pair_hears(pair, side) &&
+           recv(side == CLIENT ? pair->client : pair->server, &byte, 1, 0) == 0;
+}
+
+static void ends_are_taken_over(enum family family)
+{
+    const char *name = family_names[family];
+    struct pair pair = pair_open(family, 0);
+
+    pair_say(&pair, CLIENT, 5000);
+    shutdown(pair.client, SHUT_WR);
+    ok(swap(&pair, SERVER, &plain) == SWAP_NOT_NOW,
+       "%s: not while bytes before the client's end are unread", name);
+    ok(pair_hears(&pair, SERVER) && swap(&pair, SERVER, &plain) == SWAP_DONE,
+       "%s: the socket is swapped when they are read", name);
+    ok(hears_end(&pair, SERVER), "%s: the new one gets the client's end", name);
+    pair_deafen(pair.client);
+    pair_say(&pair, SERVER, 3000);
+    shutdown(pair.server, SHUT_WR);
+    ok(swap(&pair, SERVER, &plain) == SWAP_DONE, "%s: both have ended, in flight", name);
+    pair_unfilter(pair.client);
+    ok(hears_end(&pair, CLIENT), "%s: the client gets all and the server's end", name);
+    pair_close(&pair);
+    pair = pair_open(family, 0);
+    pair_deafen(pair.client);
+    pair_say(&pair, SERVER, 3000);
+    shutdown(pair.server, SHUT_WR);
+    ok(swap(&pair, SERVER, &plain) == SWAP_DONE, "%s: the server has ended, in flight", name);
+    pair_unfilter(pair.client);
+    pair_say(&pair, CLIENT, 5000);
+    ok(hears_end(&pair, CLIENT) && pair_hears(&pair, SERVER),
+       "%s: the client gets the end, and still sends", name);
+    pair_close(&pair);
 }
 
 static void urgent_data_are_waited_for(void)
@@ -511,6 +550,8 @@ int main(void)
         for (family = 0; family < FAMILIES; family++)
             each_step_has_a_way_back((enum family)family, (enum swap_step)step);
     the_last_step_has_none();
+    for (family = 0; family < FAMILIES; family++)
+        ends_are_taken_over((enum family)family);
     others_are_refused();
     urgent_data_are_waited_for();
     numbers_are_shifted(0, 0, 0);

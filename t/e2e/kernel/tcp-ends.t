@@ -39,8 +39,8 @@ def the_server_ends_connections(v6):
             quit_all(quits + readers)
             for talk in halves:
                 talk.c.sock.shutdown(socket.SHUT_WR)
-            await_ends(m, quits, "%s move, and a quit" % name, ("reset", "end"))
-            await_ends(m, halves, "%s move, and the client's end" % name, ("reset", "end"))
+            await_ends(m, quits, "%s move, and a quit" % name, ("end",))
+            await_ends(m, halves, "%s move, and the client's end" % name, ("end",))
             for talk, begin in zip(readers, begins):
                 read_rest(talk, begin)
             judge(m, readers, "%s move, and a quit behind 500 KB" % name, (None,))
@@ -94,7 +94,7 @@ def the_route_moves_behind_an_end_that_is_lost(v6):
         m.move(True, False)
         for fd in losses:
             os.close(fd)
-        await_ends(m, talks, "the end is lost, and replies move", ("reset", "end"))
+        await_ends(m, talks, "the end is lost, and replies move", ("end",))
 
 
 @tap.case
@@ -108,7 +108,7 @@ def idle_connections_are_ended(v6):
             for talk in talks:
                 talk.await_end()
             m.control = m.stream()
-            judge(m, talks, "%s move, and idle_timeout" % name, ("reset", "end"))
+            judge(m, talks, "%s move, and idle_timeout" % name, ("end",))
             m.move_back()
         talks = m.talks()
         for talk in talks:
