@@ -130,17 +130,19 @@ static void reset(struct leaving *leaving)
     finish(leaving);
 }
 
-/* Has a socket that needs no translation tell the client of the end. False: it cannot now. */
-static bool undo(struct leaving *leaving, enum undo_reason reason)
+/* Has a socket that needs no translation tell the client of the end. */
+static enum undo_result undo(struct leaving *leaving, enum undo_reason reason)
 {
     struct boundaries *boundaries = leaving->worker->config->boundaries;
     uint32_t nsent;
+    enum undo_result result =
+        boundary_undo_slot(boundaries, leaving->slot, leaving->fd, reason, &nsent);
 
-    if (boundary_undo_slot(boundaries, leaving->slot, leaving->fd, reason, &nsent) != UNDO_DONE)
-        return false;
-    leaving->slot = NULL;
-    finish(leaving);
-    return true;
+    if (result == UNDO_DONE) {
+        leaving->slot = NULL;
+        finish(leaving);
+    }
+    return result;
 }
 
 static void wait_for(struct leaving *leaving, long ms)
@@ -155,6 +157,7 @@ static void on_time(evutil_socket_t fd, short what, void *arg)
     struct leaving *leaving = arg;
     struct boundaries *boundaries = leaving->worker->config->boundaries;
     struct tcp_info info;
+    enum undo_result result;
 
     (void)fd;
     (void)what;
@@ -167,11 +170,13 @@ static void on_time(evutil_socket_t fd, short what, void *arg)
         return;
     }
     if (is_astray(leaving, &info)) {
-        if (!undo(leaving, UNDO_LOST)) {
+        result = undo(leaving, UNDO_LOST);
+        if (result == UNDO_FAILED) {
             boundaries->count_lost(boundaries);
             reset(leaving);
         }
-        return;
+        if (result != UNDO_NOT_NOW)
+            return;
     }
     leaving->nsilent = info.tcpi_last_ack_recv < CHECK_MS ? 0 : leaving->nsilent + 1;
     if (leaving->nsilent == SILENT_MAX) {
@@ -216,7 +221,7 @@ void leaving_reset_all(struct worker *worker)
 
         if (!get_info(leaving->fd, &info) || !is_open(&info))
             finish(leaving);
-        else if (!undo(leaving, UNDO_END))
+        else if (undo(leaving, UNDO_END) != UNDO_DONE)
             reset(leaving);
     }
 }
