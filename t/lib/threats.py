@@ -235,9 +235,13 @@ ROWS = (
                                     r"\)", "if (0)"),), HOSTILE, "replies_of_many"),
         ("kept_place_of_a_slot", (("bpf/tcp/rtx.bpf.h", r"return \(\(u32\)\(owner \^ had\)[^;]*;",
                                    "return 1;"),), HOSTILE, "replies_of_many"),
-        ("kept_without_connection", (("bpf/shared/tcp.h",
-                                      r"return \(__u64\)reply << 32 \| generation[^;]*;",
-                                      "return (__u64)reply << 32 | 1;"),), "t/bpf/tcp_resend.c"),
+        ("kept_without_connection", (
+            ("bpf/tcp/one.bpf.h", r"mc_tcp_rtx_owner\(tcp->segment[^)]*\)",
+             "(u64)tcp->segment.ack << 32 | 1"),
+            ("bpf/tcp/answer.bpf.h", r"mc_tcp_rtx_owner\(tcp->segment[^)]*\)",
+             "(u64)tcp->segment.ack << 32 | 1"),
+            ("bpf/tcp/commit.bpf.h", r"mc_tcp_rtx_owner\(conn->delta[^)]*\)",
+             "(u64)conn->delta.reply << 32 | 1")), "t/bpf/tcp_resend.c"),
     )),
     ("`tcp=on`: how many connections it opens", (
         ("entries_stay", (("bpf/load/tcp.c", r"if \(!has_ended\(tcp, conn\)\)",
