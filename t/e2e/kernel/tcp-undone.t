@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-# t/run: waits
+# t/run: all
 """No connection is worse off with tcp=on than without it, whatever happens to what carries its
 segments: what happens to dozens of connections in mid-run happens to those of a server without -X
 as well, and neither is reset, hangs or gets a wrong byte."""
