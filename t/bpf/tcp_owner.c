@@ -154,21 +154,13 @@ static void test_time_wait(struct tcp_lab *lab, struct pair *pair)
     pair_vanish(pair);
 }
 
+static void test_all(struct tcp_lab *lab, struct pair *pair)
+{
+    test_owners(lab, pair);
+    test_time_wait(lab, pair);
+}
+
 int main(void)
 {
-    struct tcp_lab lab;
-    struct pair pair;
-    int v6;
-
-    pair_network();
-    tcp_lab_open(&lab);
-    for (v6 = 0; v6 < 2; v6++) {
-        tap_under("IPv%d: ", v6 ? 6 : 4);
-        pair_open(&pair, v6);
-        test_owners(&lab, &pair);
-        test_time_wait(&lab, &pair);
-        pair_close(&pair);
-    }
-    tcp_lab_close(&lab);
-    return done();
+    return pair_main(test_all);
 }

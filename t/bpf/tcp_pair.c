@@ -16,7 +16,7 @@
 
 enum { LINK = 14 };
 
-void pair_network(void)
+static void pair_network(void)
 {
     if (geteuid() != 0 || unshare(CLONE_NEWNET) != 0)
         skip_all("needs root");
@@ -58,7 +58,7 @@ static int bound(const struct pair *pair, bool server)
     return fd;
 }
 
-void pair_open(struct pair *pair, bool v6)
+static void pair_open(struct pair *pair, bool v6)
 {
     *pair = (struct pair){.v6 = v6, .client = -1, .server = -1};
     pair->listener = bound(pair, true);
@@ -98,12 +98,30 @@ void pair_vanish(struct pair *pair)
     close_end(&pair->server);
 }
 
-void pair_close(struct pair *pair)
+static void pair_close(struct pair *pair)
 {
     close_end(&pair->client);
     close_end(&pair->server);
     close_end(&pair->listener);
     close_end(&pair->raw);
+}
+
+int pair_main(void (*test)(struct tcp_lab *lab, struct pair *pair))
+{
+    struct tcp_lab lab;
+    struct pair pair;
+    int v6;
+
+    pair_network();
+    tcp_lab_open(&lab);
+    for (v6 = 0; v6 < 2; v6++) {
+        tap_under("IPv%d: ", v6 ? 6 : 4);
+        pair_open(&pair, v6);
+        test(&lab, &pair);
+        pair_close(&pair);
+    }
+    tcp_lab_close(&lab);
+    return done();
 }
 
 uint64_t pair_cookie(int socket)

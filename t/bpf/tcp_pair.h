@@ -14,15 +14,15 @@ struct pair {
     int raw;                      /* sends whole packets */
 };
 
-/* Before the lab is opened. Ends the test where there can be none. */
-void pair_network(void);
-/* Listens. */
-void pair_open(struct pair *pair, bool v6);
+/*
+ * A test's main: runs `test` for each version of IP, with a listening socket. Ends the test where
+ * there can be no namespace.
+ */
+int pair_main(void (*test)(struct tcp_lab *lab, struct pair *pair));
 /* Connects, and accepts. */
 void pair_connect(struct pair *pair);
 /* Closes both ends without a word to each other. */
 void pair_vanish(struct pair *pair);
-void pair_close(struct pair *pair);
 uint64_t pair_cookie(int socket);
 /* Sends the server a segment of the client's, without options, as it would be next, but for port,
  * flags and urgent pointer. */

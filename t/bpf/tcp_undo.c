@@ -17,7 +17,7 @@
 #include "t/bpf/wire.h"
 #include "t/lib/tap.h"
 
-enum { LINK = 14, ANOTHER = 0x5eed /* a cookie that no socket has here */ };
+enum { ANOTHER = 0x5eed /* a cookie that no socket has here */ };
 
 static const struct request hit = {
     "get hit\r\n", 9, "VALUE hit 0 5\r\nvalue\r\nEND\r\n", 27, 0, 1, 0};
@@ -315,33 +315,26 @@ static void test_listener(struct tcp_lab *lab, struct pair *pair)
     close(seen);
 }
 
+static void test_all(struct tcp_lab *lab, struct pair *pair)
+{
+    loader_tcp_entries(lab->lab.loader, &entries);
+    undone = loader_tcp_filter(lab->lab.loader);
+    lab_clear(&lab->lab);
+    lab_put(&lab->lab, "hit", 3, "value", 5);
+    tcp_lab_set_alone(lab, true);
+    test_orders(lab, pair->v6);
+    test_kept(lab, pair->v6);
+    tcp_lab_set_alone(lab, false);
+    test_comes(lab, pair->v6, 0);
+    test_comes(lab, pair->v6, 1000);
+    test_leaves(lab, pair->v6, 0);
+    test_leaves(lab, pair->v6, 1000);
+    test_marks(lab, pair->v6);
+    test_filters(lab, pair);
+    test_listener(lab, pair);
+}
+
 int main(void)
 {
-    struct tcp_lab lab;
-    struct pair pair;
-    int v6;
-
-    pair_network();
-    tcp_lab_open(&lab);
-    loader_tcp_entries(lab.lab.loader, &entries);
-    undone = loader_tcp_filter(lab.lab.loader);
-    lab_put(&lab.lab, "hit", 3, "value", 5);
-    for (v6 = 0; v6 < 2; v6++) {
-        tap_under("IPv%d: ", v6 ? 6 : 4);
-        tcp_lab_set_alone(&lab, true);
-        test_orders(&lab, v6);
-        test_kept(&lab, v6);
-        tcp_lab_set_alone(&lab, false);
-        test_comes(&lab, v6, 0);
-        test_comes(&lab, v6, 1000);
-        test_leaves(&lab, v6, 0);
-        test_leaves(&lab, v6, 1000);
-        test_marks(&lab, v6);
-        pair_open(&pair, v6);
-        test_filters(&lab, &pair);
-        test_listener(&lab, &pair);
-        pair_close(&pair);
-    }
-    tcp_lab_close(&lab);
-    return done();
+    return pair_main(test_all);
 }
