@@ -131,6 +131,12 @@ static __always_inline struct mc_tcp_slot *conn_slot(const struct mc_tcp_conn *c
     return bpf_map_lookup_elem(&mc_tcp_slots, &slot);
 }
 
+/* Whether the kernel has answered on the slot's connection, so that its segments are translated. */
+static __always_inline int slot_is_used(const struct mc_tcp_slot *slot)
+{
+    return (READ_ONCE(slot->answered) | READ_ONCE(slot->outstanding)) != 0;
+}
+
 /* The programs see a segment that the client sends. */
 static __always_inline void slot_hears(struct mc_tcp_slot *slot)
 {

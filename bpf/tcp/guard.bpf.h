@@ -21,7 +21,6 @@
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
 #include "bpf/tcp/lost.bpf.h"
-#include "bpf/tcp/read.bpf.h"
 
 /* What a socket's storage has. */
 struct guarded {
@@ -91,21 +90,12 @@ static __always_inline int guard_knows_way(struct __sk_buff *skb)
  */
 __attribute__((noinline)) int guard_is_used(struct __sk_buff *skb)
 {
-    u64 v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
+    u32 l4 = skb->protocol == bpf_htons(ETH_P_IPV6) ? IP6_BYTES : IP4_BYTES;
     const struct mc_tcp_conn *conn;
     struct mc_tcp_flow flow;
-    u64 ip[5] = {};
-    u32 ports;
 
-    if (v6 ? bpf_skb_load_bytes(skb, 0, ip, IP6_BYTES) ||
-                 bpf_skb_load_bytes(skb, IP6_BYTES, &ports, sizeof(ports))
-           : bpf_skb_load_bytes(skb, 0, ip, IP4_BYTES) ||
-                 bpf_skb_load_bytes(skb, IP4_BYTES, &ports, sizeof(ports)))
+    if (!socket_flow(skb, l4, &flow, 0))
         return 1;
-    if (v6)
-        segment_flow(&flow, ip, &ports, 1, 0);
-    else
-        segment_flow(&flow, ip, &ports, 0, 0);
     conn = conn_find(&flow);
     return conn && delta_is_used(&conn->delta);
 }
@@ -140,7 +130,7 @@ int mc_tcp_guard(struct __sk_buff *skb)
     slot = bpf_map_lookup_elem(&mc_tcp_slots, &at);
     if (!slot || READ_ONCE(slot->generation) != guarded->tag.generation)
         return guard_is_used(skb) ? guard_drop() : GUARD_PASS;
-    if (!(READ_ONCE(slot->answered) | READ_ONCE(slot->outstanding)))
+    if (!slot_is_used(slot))
         return GUARD_PASS;
     at = READ_ONCE(slot->lost);
     WRITE_ONCE(slot->lost, (at ? at : slot_time(0)) | MC_TCP_LOST_GUARDED);

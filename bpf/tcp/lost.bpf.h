@@ -85,25 +85,35 @@ static __always_inline int conn_expects_next(const struct mc_tcp_conn *conn, u32
 }
 
 /*
+ * Reads the flow of a segment whose TCP header begins at l4 of what the program sees. 0: it cannot.
+ */
+static __always_inline int socket_flow(struct __sk_buff *skb, u32 l4, struct mc_tcp_flow *flow,
+                                       const int ingress)
+{
+    u64 v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
+    u64 ip[5];
+    u32 ports;
+
+    if (bpf_skb_load_bytes(skb, l4, &ports, sizeof(ports)) ||
+        (v6 ? bpf_skb_load_bytes_relative(skb, 0, ip, IP6_BYTES, BPF_HDR_START_NET)
+            : bpf_skb_load_bytes_relative(skb, 0, ip, IP4_BYTES, BPF_HDR_START_NET)))
+        return 0;
+    if (v6)
+        segment_flow(flow, ip, &ports, 1, ingress);
+    else
+        segment_flow(flow, ip, &ports, 0, ingress);
+    return 1;
+}
+
+/*
  * The connection of a segment as a filter has it, which sees it from TCP's header on; NULL: it is
  * not followed.
  */
 static __always_inline const struct mc_tcp_conn *filter_find(struct __sk_buff *skb)
 {
-    u64 v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
     struct mc_tcp_flow flow;
-    u64 ip[5];
-    u32 ports;
 
-    if (bpf_skb_load_bytes(skb, 0, &ports, sizeof(ports)) ||
-        (v6 ? bpf_skb_load_bytes_relative(skb, 0, ip, IP6_BYTES, BPF_HDR_START_NET)
-            : bpf_skb_load_bytes_relative(skb, 0, ip, IP4_BYTES, BPF_HDR_START_NET)))
-        return NULL;
-    if (v6)
-        segment_flow(&flow, ip, &ports, 1, 1);
-    else
-        segment_flow(&flow, ip, &ports, 0, 1);
-    return conn_find(&flow);
+    return socket_flow(skb, 0, &flow, 1) ? conn_find(&flow) : NULL;
 }
 
 /* A segment as a filter sees it, from TCP's sequence number on. */
@@ -157,8 +167,7 @@ static __always_inline int filter_marked(struct __sk_buff *skb, u16 mark)
     if (conn_is_frozen(conn))
         return filter_drop();
     slot = conn_slot(conn);
-    if (!slot || READ_ONCE(slot->generation) != conn->generation ||
-        !(READ_ONCE(slot->answered) | READ_ONCE(slot->outstanding)))
+    if (!slot || READ_ONCE(slot->generation) != conn->generation || !slot_is_used(slot))
         return -1;
     seq = bpf_ntohl(segment.seq);
     if (conn_expects_next(conn, seq)) {

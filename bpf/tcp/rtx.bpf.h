@@ -27,12 +27,12 @@ struct {
     __type(value, struct mc_tcp_rtx);
 } mc_tcp_rtx SEC(".maps");
 
-enum { RTX_NONE = MC_TCP_RTX_MAX, RTX_SLOT_BITS = MC_TCP_RTX_SLOT_BITS };
+enum { RTX_NONE = MC_TCP_RTX_MAX };
 
 /* Whether another connection with the same slot has left a text in a place. */
 static __always_inline int rtx_is_abandoned(u64 owner, u64 had)
 {
-    return ((u32)(owner ^ had) & ((1u << RTX_SLOT_BITS) - 1)) == 0 && (u32)owner != (u32)had;
+    return ((u32)(owner ^ had) & ((1u << MC_TCP_RTX_SLOT_BITS) - 1)) == 0 && (u32)owner != (u32)had;
 }
 
 /*
@@ -42,7 +42,7 @@ static __always_inline int rtx_is_abandoned(u64 owner, u64 had)
 static __always_inline struct mc_tcp_rtx *rtx_take(u64 owner, const struct mc_tcp_flow *flow,
                                                    u32 *out)
 {
-    u32 slot = owner & ((1u << RTX_SLOT_BITS) - 1);
+    u32 slot = owner & ((1u << MC_TCP_RTX_SLOT_BITS) - 1);
     struct mc_tcp_rtx *rtx;
     u64 had;
     u32 at, i;

@@ -312,8 +312,8 @@ ROWS = (
          "t/e2e/kernel/tcp-guard.t", "a_reply_would_leave_by_another_interface"),
         ("guard_by_another_slot", (("bpf/tcp/guard.bpf.h", r"READ_ONCE\(slot->generation\) != "
                                     r"guarded->tag.generation", "0"),), "t/bpf/tcp_guard.c"),
-        ("no_guard_of_the_first", (("bpf/tcp/guard.bpf.h", r" \| READ_ONCE\(slot->outstanding\)",
-                                    ""),), "t/bpf/tcp_guard.c"),
+        ("no_guard_of_the_first", (("bpf/tcp/guard.bpf.h", r"!slot_is_used\(slot\)",
+                                    "!READ_ONCE(slot->answered)"),), "t/bpf/tcp_guard.c"),
         ("no_guard_of_the_closed", (("bpf/tcp/guard.bpf.h", r"guard_is_used\(skb\) \? "
                                      r"guard_drop\(\) :", ""),), "t/bpf/tcp_guard.c"),
         ("answers_unguarded", (("bpf/tcp/guard.bpf.h", r"return guarded && "
