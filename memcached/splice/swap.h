@@ -54,7 +54,7 @@ struct swap_plan {
 
 enum swap_result {
     SWAP_DONE,
-    SWAP_NOT_NOW, /* it is half-closed, has no route, ...; the old socket is as it was */
+    SWAP_NOT_NOW, /* it has no route, for example; the old socket is as it was */
     SWAP_FAILED,  /* and will fail again; the old socket is as it was */
     SWAP_LOST,    /* the connection has ended: the last step failed, or the way back */
 };

@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -67,15 +69,15 @@ static void close_all(const int *fds, unsigned int n)
         close(fds[--n]);
 }
 
-/* 0 or -errno. */
-static int fork_process(const struct undo *undo, const struct undo_kernel *kernel,
-                        const struct credentials_user *user, const int *theirs)
+/* The process, or -errno. */
+static pid_t fork_process(const struct undo *undo, const struct undo_kernel *kernel,
+                          const struct credentials_user *user, const int *theirs)
 {
     pid_t child = fork();
 
     if (child == 0)
         process_run(&(struct process){kernel, user, theirs, undo->nchannels});
-    return child < 0 ? -errno : 0;
+    return child < 0 ? -errno : child;
 }
 
 /* What the process says of its trial. 0, or -1 with `error`. */
@@ -99,8 +101,12 @@ int undo_start(struct undo **out, const struct undo_kernel *kernel,
     struct undo *undo = calloc(1, sizeof(*undo) + nthreads * sizeof(undo->channels[0]));
     int *theirs = calloc(nthreads, sizeof(*theirs));
     int rc = undo && theirs ? open_channels(undo, nthreads, theirs) : -ENOMEM;
+    pid_t child = -1;
 
-    rc = rc ? rc : fork_process(undo, kernel, user, theirs);
+    if (!rc)
+        child = fork_process(undo, kernel, user, theirs);
+    if (!rc && child < 0)
+        rc = child;
     if (undo && theirs)
         close_all(theirs, undo->nchannels);
     free(theirs);
@@ -108,6 +114,8 @@ int undo_start(struct undo **out, const struct undo_kernel *kernel,
         snprintf(error, nerror, "cannot start the undo process: %s", strerror(-rc));
     if (rc || hear_trial(undo, error, nerror)) {
         undo_stop(undo);
+        if (child > 0 && !kill(child, SIGKILL))
+            waitpid(child, NULL, 0);
         return -1;
     }
     *out = undo;

@@ -302,6 +302,26 @@ ROWS = (
                                                      r"unlikely\(conn_is_frozen\(conn\)\) \?",
                                                      "0 ?"),), "t/bpf/tcp_undo.c"),
     )),
+    ("`tcp=on`: what a thread of the server asks the undo process", (
+        ("the_socket_of_another_port", (("memcached/splice/process.c",
+                                         r"connection->flow\.server_port != "
+                                         r"htons\([^)]*\)", "0"),), "t/unit/splice_undo.c"),
+        ("the_entry_of_another_socket", (("memcached/splice/process.c",
+                                          r"conn->cookie != connection->cookie", "0"),),
+         "t/unit/splice_undo.c"),
+        ("the_text_of_another_reply", (("bpf/load/entry.c", r"rtx\.owner != [^)]*\)", "0"),),
+         "t/unit/splice_undo.c"),
+    )),
+    ("`tcp=on`: the rights of the undo process", (
+        ("all_rights", (("memcached/splice/process.c",
+                         r"CREDENTIALS_NET_ADMIN \| CREDENTIALS_NET_RAW", "~UINT64_C(0)"),),
+         "t/unit/splice_undo.c"),
+    )),
+    ("`tcp=on`: that the undo process lives and answers", (
+        ("a_signal_ends_it", (("memcached/splice/process.c", r"signal\(ignored\[i\], SIG_IGN\)",
+                                "signal(ignored[i], SIG_DFL)"),),
+         "t/unit/splice_undo.c"),
+    )),
     ("that the programs on TC see every packet", (
         ("behind_the_others", (("bpf/attach/order.c", r"at, BEFORE, 0, 0\) : fd",
                                 "at, 0, 0, 0) : fd"),),
