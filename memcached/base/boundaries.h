@@ -8,6 +8,7 @@
 #ifndef BASE_BOUNDARIES_H
 #define BASE_BOUNDARIES_H
 
+#include <linux/types.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,8 +28,8 @@ enum undo_reason { UNDO_COUNTERS(COUNTER_CONSTANT) UNDO_REASONS };
 
 enum undo_result {
     UNDO_DONE,
-    UNDO_NOT_NOW, /* all is as before: the connection is half-closed, or has no route now */
-    UNDO_FAILED,  /* and will fail again */
+    UNDO_NOT_NOW, /* all is as before: the connection has no route now, for example */
+    UNDO_FAILED,  /* and will fail again; or it was reset */
 };
 
 /* The socket in the place of the one before, and the bytes that it counts as sent by the server. */
@@ -69,16 +70,15 @@ struct boundaries {
     /* A get of a connection is left to the server so that the network stack sees it. */
     void (*count_refresh)(struct boundaries *);
     uint32_t refresh; /* after so many seconds in which the kernel answered all; 0: never */
-    /* Changes when the workers shall undo all connections, and why, atomic both:
-     * boundaries_undo_all. */
-    uint32_t epoch;
-    uint32_t why; /* enum undo_reason */
+    /* Of boundaries_undo_all; atomic. */
+    uint32_t epoch; /* changes with each call */
+    uint32_t why;   /* enum undo_reason, of the last one */
 };
 
 /* What the server counts of them. */
 struct boundaries_counts {
-    uint64_t undone[UNDO_REASONS]; /* connections that the server answers alone again */
-    uint64_t reset;                /* connections that could not be undone */
+    __u64 undone[UNDO_REASONS]; /* connections that the server answers alone again */
+    uint64_t reset;             /* connections that could not be undone */
     uint64_t released;  /* connections that were given up, because the kernel answered nothing */
     uint64_t refreshed; /* gets that were left to the server so that the stack sees them */
 };

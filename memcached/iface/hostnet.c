@@ -595,9 +595,7 @@ size_t hostnet_ways(struct hostnet *hostnet, const struct hostnet_scope *scope, 
     return n;
 }
 
-/* --- bmc=auto -------------------------------------------------------------------------- */
-
-/* Whether the addresses are of one subnet; of two, one of which is in the other, too. */
+/* Whether the shorter of both prefixes is that of both addresses. */
 static bool share_subnet(const struct hostnet_address *a, const struct hostnet_address *b)
 {
     const unsigned int bits = a->prefix < b->prefix ? a->prefix : b->prefix;
@@ -644,6 +642,8 @@ const struct hostnet_link *hostnet_beside(const struct hostnet *hostnet,
     }
     return NULL;
 }
+
+/* --- bmc=auto -------------------------------------------------------------------------- */
 
 bool hostnet_is_loopback(const struct hostnet_scope *scope)
 {

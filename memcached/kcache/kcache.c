@@ -494,8 +494,10 @@ static bool may_undo(struct kcache *kcache, const struct kcache_served *served)
     int rc = tcp_filter_listeners(&kcache->tcp, served->listeners, served->nlisteners);
 
     if (rc)
-        snprintf(error, sizeof(error), "cannot filter what listening sockets get: %s (%s)",
-                 strerror(-rc), "net.core.optmem_max may be too low");
+        snprintf(
+            error, sizeof(error),
+            "cannot filter what listening sockets get: %s (net.core.optmem_max may be too low)",
+            strerror(-rc));
     else if (!tcp_start_undo(&kcache->tcp, served->user, served->nworkers, served->tcp_port, error,
                              sizeof(error)))
         return true;

@@ -134,14 +134,12 @@ static void add_udp(const struct report *out, const struct kcache_stats *stats)
 static void add_tcp(const struct report *out, const struct kcache_stats *stats)
 {
     const struct mc_tcp_counts *counts = &stats->tcp_counts;
-    size_t i;
 
     add(out, "tcp_guard", "%d", stats->tcp_is_guarded);
     add(out, "tcp_answered", "%" PRIu64,
         (uint64_t)(counts->count[MC_TCP_ANSWERED_XDP] + counts->count[MC_TCP_ANSWERED_TC]));
     add_counts(out, tcp_names, counts->count, MC_TCP_COUNTS);
-    for (i = 0; i < UNDO_REASONS; i++)
-        add(out, undo_names[i], "%" PRIu64, stats->tcp_server.undone[i]);
+    add_counts(out, undo_names, stats->tcp_server.undone, UNDO_REASONS);
     add(out, "tcp_reset", "%" PRIu64, stats->tcp_server.reset);
     add(out, "tcp_given_up", "%" PRIu64, stats->tcp_server.released);
     add(out, "tcp_refreshed", "%" PRIu64, stats->tcp_server.refreshed);

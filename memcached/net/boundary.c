@@ -93,6 +93,29 @@ bool boundary_is_lost(const struct boundary *boundary, struct boundaries *bounda
     return is_doubtful(boundary) && boundaries->is_lost(boundaries, boundary->slot, fd);
 }
 
+enum undo_reason boundary_undo_reason(const struct boundary *boundary,
+                                      struct boundaries *boundaries, int fd, uint32_t nlooks,
+                                      bool all)
+{
+    if (!boundary->slot || (boundary->nlater && (int32_t)(nlooks - boundary->retry) < 0))
+        return UNDO_REASONS;
+    if (boundary_is_lost(boundary, boundaries, fd))
+        return UNDO_LOST;
+    if (boundary_wants_undo(boundary))
+        return UNDO_UNUSED;
+    return all && boundary_is_used(boundary)
+               ? (enum undo_reason)__atomic_load_n(&boundaries->why, __ATOMIC_RELAXED)
+               : UNDO_REASONS;
+}
+
+void boundary_put_off(struct boundary *boundary, uint32_t nlooks)
+{
+    const uint32_t most = 5, n = boundary->nlater < most ? boundary->nlater : most;
+
+    boundary->nlater++;
+    boundary->retry = nlooks + (1u << n);
+}
+
 enum undo_result boundary_undo_slot(struct boundaries *boundaries, struct mc_tcp_slot *slot, int fd,
                                     enum undo_reason reason, uint32_t *nsent)
 {

@@ -45,8 +45,8 @@ enum {
 };
 
 /*
- * How often the server looks at slots. A connection whose segments take a path without the programs
- * is reset at the first look after half a second of that (kmem/tcp.c): within one second.
+ * How often the server looks at slots, and undoes connections whose segments take a path without
+ * the programs (kmem/tcp.c).
  */
 enum {
     BOUNDARY_LOOK_MS = 250,
@@ -71,6 +71,15 @@ void boundary_refresh(struct boundary *boundary, struct boundaries *boundaries, 
 void boundary_close(struct boundary *boundary, struct boundaries *boundaries, int fd);
 /* Whether segments of the connection have taken a way without the programs for too long. */
 bool boundary_is_lost(const struct boundary *boundary, struct boundaries *boundaries, int fd);
+/*
+ * Why to undo the connection; UNDO_REASONS: it stays as it is. nlooks: of the worker. all: those on
+ * which the kernel has answered, for the reason of boundaries_undo_all.
+ */
+enum undo_reason boundary_undo_reason(const struct boundary *boundary,
+                                      struct boundaries *boundaries, int fd, uint32_t nlooks,
+                                      bool all);
+/* An undo did not succeed: the next one comes after 1, 2, 4, ... 32 looks. */
+void boundary_put_off(struct boundary *boundary, uint32_t nlooks);
 /*
  * Puts a socket that needs no translation in the place of the connection's, with the same
  * descriptor, of which the caller watches no event meanwhile. Gives the slot back, unless it is too

@@ -240,38 +240,12 @@ static bool is_idle(const struct conn *conn, rel_time now)
 
 /* --- undoing ----------------------------------------------------------- */
 
-enum {
-    UNDO_NS = 4000000, /* that a worker undoes connections at a time, while others wait for it */
-    LATER_LOOKS = 5,
-};
+enum { UNDO_NS = 4000000 /* that a worker undoes connections at a time, while others wait */ };
 
-/* Why to undo the connection; UNDO_REASONS: it stays as it is. */
-static enum undo_reason reason_to_undo(const struct conn *conn, bool all)
-{
-    struct boundaries *boundaries = conn->worker->config->boundaries;
-
-    if (conn->boundary.nlater && (int32_t)(conn->worker->nlooks - conn->boundary.retry) < 0)
-        return UNDO_REASONS;
-    if (boundary_is_lost(&conn->boundary, boundaries, fd_of(conn)))
-        return UNDO_LOST;
-    if (boundary_wants_undo(&conn->boundary))
-        return UNDO_UNUSED;
-    return all && boundary_is_used(&conn->boundary)
-               ? (enum undo_reason)__atomic_load_n(&boundaries->why, __ATOMIC_RELAXED)
-               : UNDO_REASONS;
-}
-
-/* An undo was too early: the next one comes after 1, 2, 4, ... 2^LATER_LOOKS looks. */
-static void put_off(struct conn *conn)
-{
-    struct boundary *boundary = &conn->boundary;
-    uint32_t n = boundary->nlater < LATER_LOOKS ? boundary->nlater : LATER_LOOKS;
-
-    boundary->nlater++;
-    boundary->retry = conn->worker->nlooks + (1u << n);
-}
-
-/* Has a socket that needs no translation serve the connection, or closes it if that cannot be. */
+/*
+ * Has a socket that needs no translation serve the connection. Where that cannot be, the programs
+ * go on to translate; if they do not see the segments, the connection is reset.
+ */
 static void undo(struct conn *conn, rel_time now, enum undo_reason reason)
 {
     struct boundaries *boundaries = conn->worker->config->boundaries;
@@ -280,15 +254,15 @@ static void undo(struct conn *conn, rel_time now, enum undo_reason reason)
     boundary_withdraw(&conn->boundary);
     event_del(&conn->event);
     result = boundary_undo(&conn->boundary, boundaries, fd_of(conn), now, reason);
-    if (result == UNDO_FAILED) {
+    if (result == UNDO_FAILED && reason == UNDO_LOST) {
         boundary_abandon(&conn->boundary, boundaries, fd_of(conn));
         conn_close(conn);
         return;
     }
     if (conn->listening)
         event_add(&conn->event, NULL);
-    if (result == UNDO_NOT_NOW)
-        put_off(conn);
+    if (result != UNDO_DONE)
+        boundary_put_off(&conn->boundary, conn->worker->nlooks);
 }
 
 /* Closes the connection if it has been idle for too long. */
@@ -320,7 +294,8 @@ static bool undo_some(struct worker *worker, rel_time now, bool all)
 
     for (struct conn *conn = worker->conns; conn; conn = next) {
         next = conn->next;
-        reason = conn->boundary.slot ? reason_to_undo(conn, all) : UNDO_REASONS;
+        reason = boundary_undo_reason(&conn->boundary, worker->config->boundaries, fd_of(conn),
+                                      worker->nlooks, all);
         if (reason == UNDO_REASONS)
             continue;
         if (!end_ns)

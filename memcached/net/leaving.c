@@ -212,7 +212,7 @@ void leaving_begin(struct worker *worker, int fd, struct mc_tcp_slot *slot)
     wait_for(leaving, FIRST_MS);
 }
 
-void leaving_reset_all(struct worker *worker)
+void leaving_end_all(struct worker *worker)
 {
     struct leaving *leaving;
 

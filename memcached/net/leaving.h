@@ -3,7 +3,7 @@
  * leaving: sockets of connections on which the kernel has answered and which the server has ended,
  * until their clients have acknowledged the end. The programs translate it; if it takes a path
  * without them its client does not take it, nor any copy that the kernel sends later, and would
- * wait for ever. Then the connection is reset instead (socket_reset_as).
+ * wait for ever. Then the connection is undone, or, where that cannot be, reset (socket_reset_as).
  *
  * They count as open sockets, so that there are no more of them than -c allows.
  */
@@ -16,9 +16,9 @@ struct worker;
 /* Ends the connection of a socket, and takes both over; they are closed some time later. */
 void leaving_begin(struct worker *worker, int fd, struct mc_tcp_slot *slot);
 /*
- * The process ends, and with it the translation: resets all of the worker's, so that nothing is
- * left to be translated.
+ * The process ends, and with it the translation: undoes or resets all of the worker's, so that
+ * nothing is left to translate.
  */
-void leaving_reset_all(struct worker *worker);
+void leaving_end_all(struct worker *worker);
 
 #endif

@@ -234,7 +234,7 @@ void worker_free(struct worker *worker)
     worker->ends = true;
     while (worker->conns)
         conn_close(worker->conns);
-    leaving_reset_all(worker);
+    leaving_end_all(worker);
     udp_close_rings(worker);
     while (worker->udp)
         udp_close(worker->udp);

@@ -798,15 +798,23 @@ static void test_undone(struct host *host)
     host->one.nundo = 0;
     conn_check(host->net.worker, 0);
     ok(host->one.nundo == 0, "one on which the kernel has answered stays");
+    host->one.result = UNDO_FAILED;
     boundaries_undo_all(&host->one.boundaries, UNDO_OFF);
     conn_check(host->net.worker, 0);
-    ok(host->one.nundo == 1 && host->one.reason == UNDO_OFF && !host->one.open,
+    ok(host->one.nundo == 1 && host->one.open && !host->one.forgotten &&
+           asks_text(host, "get b\r\n", "END\r\n"),
+       "so does one that cannot be undone, whose segments the programs see");
+    host->one.result = UNDO_DONE;
+    boundaries_undo_all(&host->one.boundaries, UNDO_OFF);
+    conn_check(host->net.worker, 0);
+    conn_check(host->net.worker, 0);
+    ok(host->one.nundo == 2 && host->one.reason == UNDO_OFF && !host->one.open,
        "until all are undone");
     host->client = host->one.other;
     accept_followed(host);
     boundaries_undo_all(&host->one.boundaries, UNDO_OFF);
     conn_check(host->net.worker, 0);
-    ok(host->one.open && host->one.nundo == 1, "one on which it has not is left alone");
+    ok(host->one.open && host->one.nundo == 2, "one on which it has not is left alone");
     host->one.result = UNDO_FAILED;
 }
 
