@@ -403,38 +403,35 @@ def forged(m, kind):
 
 
 @contextlib.contextmanager
-def a_container(m):
-    """A container, which has an interface of its own above the server's."""
+def neighbour(m, interface, *link):
+    """Another network namespace, which has this interface: `ip link add` with these words, of
+    which NAME is the namespace."""
     name = m.pair.server[:-1] + "n"
     netns.ip("netns add " + name)
     netns.guard.add("netns", name)
-    netns.sh("ip", "link", "add", "mv0", "link", "sv0", "netns", name, "type", "macvlan",
-             "mode", "bridge", namespace=m.pair.server)
-    netns.ip("link set mv0 up", name)
+    netns.sh("ip", "link", "add", *(name if word == "NAME" else word for word in link),
+             namespace=m.pair.server)
+    netns.ip("link set %s up" % interface, name)
     try:
-        yield name, "mv0"
+        yield name, interface
     finally:
         netns.ip("netns del " + name)
         netns.guard.remove("netns", name)
+
+
+def a_container(m):
+    """A container, which has an interface of its own above the server's."""
+    return neighbour(m, "mv0", *"mv0 link sv0 netns NAME type macvlan mode bridge".split())
 
 
 @contextlib.contextmanager
 def a_routed_host(m):
     """One whose packets the server's machine forwards, from whatever address they are."""
-    name = m.pair.server[:-1] + "n"
-    netns.ip("netns add " + name)
-    netns.guard.add("netns", name)
-    netns.sh("ip", "link", "add", "ro0", "type", "veth", "peer", "name", "rh0", "netns", name,
-             namespace=m.pair.server)
-    netns.sh("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
-             namespace=m.pair.server)
-    netns.ip("link set ro0 up", m.pair.server)
-    netns.ip("link set rh0 up", name)
-    try:
-        yield name, "rh0"
-    finally:
-        netns.ip("netns del " + name)
-        netns.guard.remove("netns", name)
+    with neighbour(m, "rh0", *"ro0 type veth peer name rh0 netns NAME".split()) as there:
+        netns.sh("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
+                 namespace=m.pair.server)
+        netns.ip("link set ro0 up", m.pair.server)
+        yield there
 
 
 @contextlib.contextmanager
