@@ -237,11 +237,12 @@ enum {
  * is for all clients, by the connection's slot: so many connections have each a place of their own.
  * Of the other half a client's address (IPv6: its /64) has only a part of each quarter, which a
  * secret chooses: so a client that fills the first half, and never acknowledges, leaves others
- * theirs.
+ * theirs. A connection needs two places at times: a get that acknowledges a reply has its own reply
+ * kept before that one's place is free.
  */
 enum {
-    MC_TCP_RTX_TRIES = 6,
-    MC_TCP_RTX_COMMON_TRIES = 2, /* of these, in the half that is for all */
+    MC_TCP_RTX_TRIES = 10,       /* places: two in each of five parts, */
+    MC_TCP_RTX_COMMON_TRIES = 2, /* of which one is the half for all clients */
     MC_TCP_RTX_COMMON = MC_TCP_RTX_MAX / 2,
     MC_TCP_RTX_PART = 64,
     MC_TCP_RTX_PARTS = 8, /* of a quarter */
@@ -256,6 +257,8 @@ static inline __u32 mc_tcp_rtx_place(const struct mc_tcp_flow *flow, const volat
     if (i < MC_TCP_RTX_COMMON_TRIES)
         return (slot + i * (MC_TCP_RTX_COMMON / 2 + 1)) % MC_TCP_RTX_COMMON;
     i -= MC_TCP_RTX_COMMON_TRIES;
+    slot += i / 4 * (MC_TCP_RTX_PART / 2);
+    i %= 4;
     source = mc_hash_word(source, seeds[0]) >> (48 + 3 * i) & (MC_TCP_RTX_PARTS - 1);
     return MC_TCP_RTX_COMMON + (i * MC_TCP_RTX_PARTS + (__u32)source) * MC_TCP_RTX_PART +
            slot % MC_TCP_RTX_PART;
