@@ -43,6 +43,7 @@ class Machines:
     def __init__(self, *arguments, links=1, on=None, mode=None, mtu=1500, listen="0.0.0.0",
                  words=(), pair=None, **options):
         self.pair, self.links = pair or netns.Pair(links, mtu), links
+        self.came_from = netns.current()
         netns.enter(self.pair.client)
         more = list(words)
         words = ["bmc=" + self.pair.interface(i) for i in range(links if on is None else on)]
@@ -81,17 +82,20 @@ class Machines:
                                                    if not s or (":" in s) == (":" in host)))
 
     def stop(self):
-        self.server.stop()
+        if self.server.process.returncode is None:
+            self.server.stop()
+        self.leave()
+
+    def leave(self):
+        """After the server: this thread returns to the namespace that it came from."""
+        netns.go_back(self.came_from)
         self.pair.close()
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, *_):
-        if self.server.process.returncode is None:
-            self.stop()
-        else:
-            self.pair.close()
+        self.stop()
 
     def counts(self):
         """`stats bmc`, with numbers as int; answered: by XDP and TC together."""

@@ -33,7 +33,16 @@ def _call(function, *arguments):
 
 def enter(name):
     """Moves this thread into the namespace."""
-    fd = os.open("/run/netns/" + name, os.O_RDONLY)
+    go_back(os.open("/run/netns/" + name, os.O_RDONLY))
+
+
+def current():
+    """This thread's namespace, as a file descriptor for go_back()."""
+    return os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+
+
+def go_back(fd):
+    """Moves this thread into the namespace, and closes the descriptor."""
     try:
         _call(_libc.setns, fd, _CLONE_NEWNET)
     finally:
@@ -46,13 +55,12 @@ def inside(name):
     if name is None:
         yield
         return
-    here = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    here = current()
     try:
         enter(name)
         yield
     finally:
-        _call(_libc.setns, here, _CLONE_NEWNET)
-        os.close(here)
+        go_back(here)
 
 
 def sh(*words, namespace=None):

@@ -78,7 +78,7 @@ class Machines(Changing, chain.Machines):
         self.control.close()
         if self.bmc:
             self.server.stop()
-        self.pair.close()
+        self.leave()
 
 
 def maps(pid):

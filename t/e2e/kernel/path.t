@@ -230,7 +230,6 @@ def the_heap_grows_without_privileges():
             if other.udp.ask(b"get heap%d\r\n" % i) != answer((b"heap%d" % i, value))])
         tap.is_(wrong, [], "60 MB of items stored without privileges are read over UDP")
         tap.is_(grown["answered"], len(range(0, 60000, 37)), "the kernel answers all of them")
-    netns.enter(m.pair.client)
 
 
 @tap.case
@@ -250,7 +249,6 @@ def two_interfaces_at_once():
                 [answer((b"foo",
                          b"bar"))] * 2, "both interfaces answer while the server is stopped")
         two.server.resume()
-    netns.enter(m.pair.client)
 
 
 @tap.case
@@ -263,7 +261,6 @@ def generic_mode():
             generic.tcp.set(b"g", b"x" * size)
             generic.same(b"get g\r\n", answer((b"g", b"x" * size)), "a value of %d bytes" % size)
         generic.same(b"get none\r\n", b"END\r\n", "a miss")
-    netns.enter(m.pair.client)
 
 
 @tap.case
@@ -320,7 +317,6 @@ def items_that_the_kernel_serves_are_not_evicted():
         tap.is_(answered, 400, "an item that only the kernel serves survives 40 MB of sets in 8 MB")
         tap.ok(small.counts()["answered"] >= 390, "the kernel answered it")
         tap.ok(int(small.tcp.stats()["evictions"]) > 10000, "other items were evicted")
-    netns.enter(m.pair.client)
 
 
 @tap.case

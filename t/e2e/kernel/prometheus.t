@@ -206,7 +206,7 @@ def a_dead_server_is_noticed():
 def everything_ends():
     exporter.kill()
     prometheus.kill()
-    m.pair.close()
+    m.leave()
     tap.ok(m.pair.server not in os.listdir("/run/netns"), "no namespace stays")
 
 

@@ -3,7 +3,6 @@
 # t/run: waits
 """tcp=on as the server has it: options, what it logs and counts, and on which connections the
 kernel may answer."""
-import ctypes
 import json
 import os
 import re
@@ -22,8 +21,6 @@ import tls
 
 SRCDIR = os.environ["SRCDIR"]
 BUILT_IN = "no_drop_privileges" in server.run("-h")[1]
-LIBC = ctypes.CDLL(None)
-PIDFD_GETFD = 438 # the number of a system call that Python has no name for
 PASSES = 64 # BOUNDARY_PASSES
 TRIES = 5 # of one request: what acknowledges a reply of the server goes to it
 FOO = kernel.answer((b"foo", b"bar"))
@@ -199,7 +196,6 @@ def gets_keep_a_connection_from_being_idle():
         tap.is_(timed.answered() - before, n,
                 "a connection with gets for the kernel stays open: the kernel answers them all")
         tap.is_(timed.kernel_gives(busy, b"get foo\r\n", FOO), True, "and the next one")
-    netns.enter(m.pair.client)
 
 
 def since(which, stream):
@@ -272,7 +268,6 @@ def connections_are_followed_from_their_second_get():
         tap.is_(entries(few), (0, 3), "a second such get makes one")
         tap.is_([few.kernel_gives(c, b"get foo\r\n", b"END\r\n") for c in others], [True] * 3,
                 "and the kernel answers in mid-life")
-    netns.enter(m.pair.client)
 
 
 @tap.case
@@ -288,7 +283,6 @@ def an_entry_waits_for_a_reply():
         c.close()
         tap.ok(server.wait_for(lambda: entries(few) == (0, 0)),
                "a connection that ends before leaves no entry behind")
-    netns.enter(m.pair.client)
 
 
 @tap.case
@@ -312,7 +306,6 @@ def connections_that_do_not_gain_are_given_up():
         tap.is_((entries(some), some.tcp.stats("bmc")["tcp_given_up"]), ((0, 1), "1"),
                 "one on which the kernel has answered stays")
         tap.is_(some.kernel_gives(c, b"get foo\r\n", FOO), True, "the kernel answers on it")
-    netns.enter(m.pair.client)
 
 
 @tap.case
@@ -338,7 +331,6 @@ def a_route_becomes_narrower():
         tap.ok(server.wait_for(lambda: size() == 700 - 52), "it changes with the route,")
         tap.is_(one.kernel_gives(c, b"get foo\r\n", kernel.answer((b"foo", b"x" * 900))), False,
                 "and what is longer the server answers")
-    netns.enter(m.pair.client)
 
 
 @tap.case
@@ -375,7 +367,6 @@ def without_udp():
                 "with udp=off the kernel answers gets over TCP")
         tap.is_((off.udp.ask(b"get foo\r\n"), int(off.tcp.stats("bmc")["packets_seen"])), (FOO, 0),
                 "and the server those over UDP")
-    netns.enter(m.pair.client)
 
 
 @tap.case
@@ -391,7 +382,6 @@ def modes():
             tap.ok("UDP port %d by %s, TCP port %d by TC " % (other.server.port, by,
                                                               other.server.port)
                    in other.server.log(), "the log names XDP's mode for UDP and TC for TCP")
-    netns.enter(m.pair.client)
 
 
 @tap.case
@@ -409,7 +399,6 @@ def without_native_xdp():
                                        "tcp_answered_xdp")], ["none", "yes", "up", "0", "0"],
                 "no XDP program is attached")
         tap.ok("bmc: sv0: no XDP, TC ingress" in other.server.log(), "the log says so")
-    netns.enter(m.pair.client)
 
 
 @tap.case
@@ -530,7 +519,6 @@ def behind_the_filter():
             tap.is_(bound.kernel_gives(c, b"get foo\r\n", FOO), True,
                     "with -o drop_privileges the kernel answers on each new connection")
             c.close()
-    netns.enter(m.pair.client)
 
 
 @tap.case
@@ -588,16 +576,6 @@ def a_killed_server_resets_its_connections():
         except ConnectionResetError:
             said = "reset"
         tap.is_(said, "reset", "the client is told at once when the server is killed")
-    netns.enter(m.pair.client)
-
-
-def hold_open(process):
-    """Descriptors of all that a process has open. With them its sockets and its programs are as
-    while Linux unmaps the memory of one that was killed."""
-    pidfd = os.pidfd_open(process)
-    held = [LIBC.syscall(PIDFD_GETFD, pidfd, fd, 0) for fd in openfiles.links(process)]
-    os.close(pidfd)
-    return held
 
 
 @tap.case
@@ -609,7 +587,9 @@ def requests_to_a_dead_server_are_reset_before_its_memory_is_unmapped():
             tap.is_(killed.kernel_gives(c, b"get foo\r\n", FOO), True, "the kernel answers")
         tap.is_([streams[2].get(b"foo") for _ in range(2)], [b"bar"] * 2,
                 "on another connection the server")
-        held = hold_open(killed.server.process.pid)
+        # With them its sockets and its programs are as while Linux unmaps the memory of a process
+        # that was killed.
+        held = openfiles.copies(killed.server.process.pid).values()
         try:
             killed.server.kill()
             for c, request in zip(streams, (b"get foo\r\n", b"delete foo\r\n", b"get foo\r\n")):
@@ -622,7 +602,6 @@ def requests_to_a_dead_server_are_reset_before_its_memory_is_unmapped():
         finally:
             for fd in held:
                 os.close(fd)
-    netns.enter(m.pair.client)
 
 
 @tap.case
@@ -632,7 +611,7 @@ def it_ends():
     m.server.stop()
     tap.is_(c.to_end(), b"", "when the server ends the client's connection is closed")
     tap.ok(not re.search("(?i)error|fail|cannot", m.server.log()), "the log has no error")
-    m.pair.close()
+    m.leave()
 
 
 tap.run(240)

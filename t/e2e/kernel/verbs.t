@@ -11,7 +11,6 @@ import random
 import binary
 import client
 import kernel
-import netns
 import server
 import tap
 
@@ -281,7 +280,6 @@ def without_cas():
             other.same(request, want, "under -C the kernel answers the same")
         request = binary.request("get", b"foo")
         other.same(request, other.by_server(request), "under -C the binary answer is the same")
-    netns.enter(m.pair.client)
 
 
 @tap.case
@@ -299,7 +297,6 @@ def any_protocol_of_b():
             by_kernel = [udp.ask(request) for request in requests]
             other.server.resume()
             tap.is_(by_kernel, by_server, "-B %s: text and binary are answered" % name)
-        netns.enter(m.pair.client)
 
 
 @tap.case

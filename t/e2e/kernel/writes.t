@@ -253,7 +253,6 @@ def eviction():
                 if (small.tcp.get(b"evict%d" % i) is None) !=
                 (small.udp.get(b"evict%d" % i) is None)]
         tap.is_(both, [], "kernel and server agree on which items were evicted")
-    netns.enter(m.pair.client)
 
 
 @tap.case
@@ -283,7 +282,6 @@ def memory_pressure():
                     (" with -M" if options else ""))
             grown = small.counts()
             tap.ok(grown["answered"] > 7000, "the kernel answered (%d)" % grown["answered"])
-    netns.enter(m.pair.client)
 
 
 @tap.case

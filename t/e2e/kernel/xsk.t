@@ -104,7 +104,7 @@ def all_commands_are_answered_as_by_the_stack():
                   (m.server, server.Server(threads=1)))
         tap.ok(counted[0] > before, # a batch of binary commands is fragmented, most often
                "%s: datagrams came by the ring (%d)" % (name, counted[0] - before))
-        m.pair.close()
+        m.leave()
 
 
 @tap.case

@@ -1,8 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The options of the server's own sockets, read through pidfd_getfd."""
-import ctypes
-import errno
 import os
 import socket
 
@@ -10,26 +8,12 @@ import openfiles
 import server
 import tap
 
-SYS_PIDFD_GETFD = 438
 SO_REUSEPORT = 15
-
-libc = ctypes.CDLL(None, use_errno=True)
 
 
 def borrowed(memcached):
     """The server's sockets, as sockets of this process."""
-    pidfd = os.pidfd_open(memcached.pid)
-    found = []
-    for fd, link in openfiles.links(memcached.pid).items():
-        if not link.startswith("socket:"):
-            continue
-        number = libc.syscall(SYS_PIDFD_GETFD, pidfd, fd, 0)
-        error = ctypes.get_errno()
-        if number >= 0:
-            found.append(socket.socket(fileno=number))
-        elif error != errno.EBADF:
-            raise OSError(error, "pidfd_getfd: " + os.strerror(error))
-    os.close(pidfd)
+    found = [socket.socket(fileno=fd) for fd in openfiles.copies(memcached.pid, "socket:").values()]
     return [s for s in found if s.family in (socket.AF_INET, socket.AF_INET6)]
 
 
