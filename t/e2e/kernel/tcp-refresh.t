@@ -12,7 +12,7 @@ import tcppath
 from tcppath import MISS, ask, counts
 
 SECONDS = 20 * tap.SLOW
-CONNTRACK = 2 # seconds that it keeps a connection
+CONNTRACK = 5 # seconds that it keeps a connection; a busy server's worker may be late by some
 
 
 def machines(*words):
@@ -55,7 +55,7 @@ def conntrack_keeps_the_connection():
         conntrack(m)
         c = tcppath.answered_on(m)
         before = refreshed(m)
-        tap.ok(ask_until(c, lambda: refreshed(m) >= before + 2 * CONNTRACK + 1),
+        tap.ok(ask_until(c, lambda: refreshed(m) >= before + CONNTRACK + 2),
                "for more than its time the kernel answers all gets but one a second")
         c.sock.settimeout(SECONDS)
         tap.is_(c.set(b"k", b"1"), b"STORED\r\n", "then a set is not refused")
@@ -113,15 +113,17 @@ def the_default_is_ten_seconds():
             with machines("refresh=1") as other:
                 n, d = 0, tcppath.answered_on(other)
 
-                def asked():
+                def asked(passed):
                     nonlocal n
                     n += ask(c) == ask(d) == ask(silent) == MISS
-                    return rows(control)[0] > 0
+                    return rows(control)[0] >= passed
 
-                server.wait_for(asked, SECONDS, 0)
-                found = refreshed(other)
+                server.wait_for(lambda: asked(1), SECONDS, 0)
+                start = refreshed(other)
+                server.wait_for(lambda: asked(2), SECONDS, 0)
+                found = refreshed(other) - start
                 tap.ok(5 <= found <= 12,
-                       "while one is passed of the default, %d are each second" % found)
+                       "between two that are passed by default, %d are each second" % found)
             tap.is_(rows(silent_control), (0, before[1] + n),
                     "with refresh=0 the kernel answers all that time,")
             tap.is_(received(never, silent.sock.getsockname()[1]), seen,
