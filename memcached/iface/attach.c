@@ -44,12 +44,6 @@ static bool native_works(const struct link_info *link, enum veth_peer peer, char
                  "dropped");
         return false;
     }
-    if (peer == VETH_PEER_UNKNOWN) {
-        snprintf(why, nwhy,
-                 "native replies are dropped unless the other end of this veth has an XDP program, "
-                 "which cannot be seen from this network namespace");
-        return false;
-    }
     return !diagnosis_native_unfit(link, why, nwhy);
 }
 
@@ -62,14 +56,14 @@ static int attach_native(struct loader *loader, struct attachment *at, enum ifac
 {
     enum veth_peer peer =
         at->sending.state == SENDING_WORKS ? VETH_PEER_WITH_XDP : link_veth_peer(at->link.ifindex);
-    bool follows = peer == VETH_PEER_WITHOUT_XDP || peer == VETH_PEER_UNKNOWN;
     int rc;
 
     if (at->sending.state == SENDING_NOT) {
         snprintf(why, nwhy, "its driver loses the replies of native XDP");
         return -EDOM;
     }
-    if (!native_works(link, peer, why, nwhy) && (mode == IFACE_AUTO || !follows))
+    if (!native_works(link, peer, why, nwhy) &&
+        (mode == IFACE_AUTO || peer != VETH_PEER_WITHOUT_XDP))
         return -EDOM;
     rc = loader_attach_xdp(loader, &at->link, false);
     if (rc)

@@ -22,8 +22,6 @@ enum {
 struct link_request {
     struct nlmsghdr header;
     struct ifinfomsg link;
-    struct rtattr attribute;
-    uint32_t netns;
 };
 
 /* --- one link ------------------------------------------------------------------ */
@@ -50,10 +48,8 @@ static void read_link(struct netlink body, struct link_info *out)
         .flags = link.ifi_flags,
         .lower = number_of(list, IFLA_LINK),
         .lower_elsewhere = netlink_find(list, IFLA_LINK_NETNSID).at != NULL,
-        .netns = (uint32_t)number_of(list, IFLA_LINK_NETNSID),
         .master = number_of(list, IFLA_MASTER),
         .mtu_max = (uint32_t)number_of(list, IFLA_MAX_MTU),
-        .native_xdp = netlink_u32(find_inside(list, IFLA_XDP, IFLA_XDP_DRV_PROG_ID), 0),
     };
     netlink_text(netlink_find(list, IFLA_IFNAME), out->name, sizeof(out->name));
     netlink_text(find_inside(list, IFLA_LINKINFO, IFLA_INFO_KIND), out->kind, sizeof(out->kind));
@@ -62,14 +58,15 @@ static void read_link(struct netlink body, struct link_info *out)
 
 /* --- questions ---------------------------------------------------------------- */
 
-/* Asks for one link, of another network namespace if `netns` is not NULL. 0 or -errno. */
-static int ask(int ifindex, const uint32_t *netns, struct link_info *out)
+/* Asks for one link. 0 or -errno. */
+static int ask(int ifindex, struct link_info *out)
 {
     unsigned char answer[ANSWER_MAX];
     struct link_request request = {
-        .header = {.nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST},
+        .header = {.nlmsg_len = sizeof(request),
+                   .nlmsg_type = RTM_GETLINK,
+                   .nlmsg_flags = NLM_F_REQUEST},
         .link = {.ifi_index = ifindex},
-        .attribute = {.rta_type = IFLA_TARGET_NETNSID, .rta_len = RTA_LENGTH(sizeof(uint32_t))},
     };
     int fd = netlink_open();
     struct nlmsghdr header;
@@ -78,10 +75,7 @@ static int ask(int ifindex, const uint32_t *netns, struct link_info *out)
 
     if (fd < 0)
         return fd;
-    request.netns = netns ? *netns : 0;
-    request.header.nlmsg_len =
-        (uint32_t)(netns ? sizeof(request) : offsetof(struct link_request, attribute));
-    n = send(fd, &request, request.header.nlmsg_len, 0);
+    n = send(fd, &request, sizeof(request), 0);
     if (n > 0)
         n = recv(fd, answer, sizeof(answer), 0);
     close(fd);
@@ -133,35 +127,20 @@ unsigned int link_nqueues(const char *name)
 
 int link_read(int ifindex, struct link_info *out)
 {
-    int rc = ask(ifindex, NULL, out);
+    int rc = ask(ifindex, out);
 
     if (!rc)
         read_driver(out);
     return rc;
 }
 
-int link_read_lower(const struct link_info *link, struct link_info *out)
-{
-    return link->lower ? ask(link->lower, link->lower_elsewhere ? &link->netns : NULL, out)
-                       : -ENODEV;
-}
-
 enum veth_peer link_veth_peer(int ifindex)
-{
-    struct link_info link, peer;
-
-    if (link_read(ifindex, &link) || strcmp(link.kind, "veth") != 0)
-        return VETH_NOT;
-    if (link_read_lower(&link, &peer))
-        return VETH_PEER_UNKNOWN;
-    return peer.native_xdp ? VETH_PEER_WITH_XDP : VETH_PEER_WITHOUT_XDP;
-}
-
-bool link_limits_mtu(int ifindex)
 {
     struct link_info link;
 
-    return link_read(ifindex, &link) == 0 && link.mtu_max != ETH_MAX_MTU;
+    if (link_read(ifindex, &link) || strcmp(link.kind, "veth") != 0)
+        return VETH_NOT;
+    return link.mtu_max != ETH_MAX_MTU ? VETH_PEER_WITH_XDP : VETH_PEER_WITHOUT_XDP;
 }
 
 /* Whether one interface lies directly on another one. A veth's peer is beside it. */
@@ -195,9 +174,9 @@ bool link_is_above(int upper, int lower)
     for (each = all; each && each->if_index; each++)
         n++;
     links = calloc(n + 1, sizeof(*links));
-    n = links && !ask(lower, NULL, &links[0]);
+    n = links && !ask(lower, &links[0]);
     for (each = all; n && each->if_index; each++)
-        if ((int)each->if_index != lower && !ask((int)each->if_index, NULL, &links[n]))
+        if ((int)each->if_index != lower && !ask((int)each->if_index, &links[n]))
             n++;
     above = links && find_above(links, n, 0, upper, STEPS_MAX);
     free(links);
@@ -213,7 +192,7 @@ bool link_has_vlan(int ifindex, char name[IF_NAMESIZE])
     bool found = false;
 
     for (each = all; each && each->if_index && !found; each++) {
-        found = !ask((int)each->if_index, NULL, &link) && strcmp(link.kind, "vlan") == 0 &&
+        found = !ask((int)each->if_index, &link) && strcmp(link.kind, "vlan") == 0 &&
                 link.lower == ifindex && !link.lower_elsewhere;
         if (found)
             memcpy(name, link.name, IF_NAMESIZE);

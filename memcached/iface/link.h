@@ -18,10 +18,8 @@ struct link_info {
     uint16_t type;        /* ARPHRD_* */
     unsigned int flags;   /* IFF_* */
     int lower;            /* the interface below, or a veth's peer; 0: none */
-    bool lower_elsewhere; /* `lower` is in another network namespace, */
-    uint32_t netns;       /* with this id in ours */
+    bool lower_elsewhere; /* `lower` is in another network namespace */
     int master;           /* the bond, bridge or team that it is a port of; 0: none */
-    uint32_t native_xdp;  /* id of the program in the driver, 0: none */
     bool strips_tags;     /* strips VLAN tags from the frames that XDP sees */
     bool lro;             /* merges TCP segments */
     uint32_t mtu_max;     /* 0: unknown */
@@ -31,10 +29,6 @@ struct link_info {
 
 /* Reads one interface. 0 or -errno. */
 int link_read(int ifindex, struct link_info *out);
-/*
- * Reads the peer or lower interface, in any network namespace; without ethtool's part. 0 or -errno.
- */
-int link_read_lower(const struct link_info *link, struct link_info *out);
 
 /*
  * The veth driver drops frames that XDP sends (XDP_TX) unless the other end has a native XDP
@@ -45,14 +39,12 @@ enum veth_peer {
     VETH_NOT,              /* not a veth interface, or unknown */
     VETH_PEER_WITH_XDP,    /* its peer has a native XDP program */
     VETH_PEER_WITHOUT_XDP, /* its peer has none */
-    VETH_PEER_UNKNOWN,     /* its peer is in a network namespace that this process cannot read */
 };
-enum veth_peer link_veth_peer(int ifindex);
 /*
- * Whether the other end of this veth has a native XDP program, in whatever network namespace it is:
- * its program limits the MTU that this end may have. Needs no privilege.
+ * In whatever network namespace the other end is: its program limits the MTU that this end may
+ * have. Needs no privilege.
  */
-bool link_limits_mtu(int ifindex);
+enum veth_peer link_veth_peer(int ifindex);
 
 /*
  * Whether packets of the interface `upper` pass through `lower`: it is a port of that bridge, bond

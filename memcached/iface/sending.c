@@ -25,7 +25,7 @@ static bool add(const char *name, int ifindex, struct sending_view *out)
     out->counts.counts_sent |= own.counts_sent;
     out->counts.sent += own.sent;
     out->counts.lost += own.lost;
-    out->is_deaf |= own.is_veth && !link_limits_mtu(ifindex);
+    out->is_deaf |= own.is_veth && link_veth_peer(ifindex) != VETH_PEER_WITH_XDP;
     return known;
 }
 

@@ -345,7 +345,7 @@ ROWS = (
          "t/unit/iface_hostnet.c"),
     )),
     ("that the driver sends the replies of native XDP", (
-        ("any_other_end", (("memcached/iface/sending.c", r"(!link_limits_mtu\(ifindex\))",
+        ("any_other_end", (("memcached/iface/sending.c", r"(link_veth_peer\(ifindex\) !=)",
                             r"0 && \1"),),
          "t/e2e/kernel/lost-replies.t", "gro_at_the_other_end"),
     )),
