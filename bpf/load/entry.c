@@ -70,3 +70,25 @@ int entry_read_kept(const struct entry_access *access, const struct mc_tcp_conn 
     memcpy(text, rtx.text, rtx.n);
     return 0;
 }
+
+int entry_read_numbers(const struct entry_access *access, const struct mc_tcp_conn *conn,
+                       struct entry_numbers *out)
+{
+    struct mc_tcp_slot slot;
+    uint32_t at = conn->slot;
+    int rc = bpf_map_lookup_elem(access->slots, &at, &slot);
+
+    if (rc)
+        return rc;
+    out->seq[0] = slot.last_ack_seen;
+    out->seq[1] = conn->snd_una + conn->delta.tx;
+    out->seq[2] = out->seq[1] - conn->delta.nreply;
+    out->seq[3] = conn->snd_nxt + conn->delta.tx;
+    out->ack = conn->rcv_nxt + conn->delta.rx;
+    return 0;
+}
+
+void entry_unguard(const struct entry_access *access, int socket)
+{
+    bpf_map_delete_elem(access->guarded, &socket);
+}

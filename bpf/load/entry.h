@@ -13,10 +13,18 @@
 
 #include "bpf/shared/tcp.h"
 
-/* Descriptors of the program mc_tcp_order, the maps mc_tcp_conns and mc_tcp_rtx; of keys. */
+/* Descriptors of the program mc_tcp_order and of the maps mc_tcp_*; of keys. */
 struct entry_access {
-    int order, conns, kept;
+    int order, conns, kept, slots, guarded;
     __u64 seeds[MC_TCP_SEEDS];
+};
+
+/*
+ * The numbers with which a connection's client takes the next segment. It takes a reset only with
+ * the very next one of the stream to it, which is one of several if it was not heard for a while.
+ */
+struct entry_numbers {
+    uint32_t seq[4], ack;
 };
 
 /* The flow of a socket's connection. 0 or -errno. */
@@ -33,5 +41,10 @@ int entry_read(const struct entry_access *access, const struct mc_tcp_flow *flow
 /* Reads the text of its outstanding reply, conn->delta.nreply bytes. 0 or -errno. */
 int entry_read_kept(const struct entry_access *access, const struct mc_tcp_conn *conn,
                     char text[MC_TCP_RTX_BYTES]);
+/* The numbers of an entry that is frozen. 0 or -errno. */
+int entry_read_numbers(const struct entry_access *access, const struct mc_tcp_conn *conn,
+                       struct entry_numbers *out);
+/* From now on the guard lets pass what a socket sends. */
+void entry_unguard(const struct entry_access *access, int socket);
 
 #endif

@@ -152,10 +152,11 @@ uint32_t loader_tcp_age(const struct loader *loader, uint32_t time);
  */
 int64_t loader_tcp_unseen(const struct loader *loader, int socket, uint64_t received);
 /*
- * Nothing of the connection is translated any more. *ack, and one of seq: the numbers with which
- * its client takes the next segment. 0, or -errno: the programs do not follow it.
+ * Resets a connection with the socket's numbers, which the programs translate if the reset passes
+ * them. If it does not, the client's next segment finds no entry, and Linux resets the connection
+ * with the numbers of that.
  */
-int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32_t *ack);
+void loader_tcp_reset(struct loader *loader, int socket);
 /* How to get at the entries without a loader (bpf/load/entry.h), until loader_close. */
 void loader_tcp_entries(const struct loader *loader, struct entry_access *out);
 /* The descriptor of the filter of a socket that is followed no more (bpf/tcp/lost.bpf.h). */

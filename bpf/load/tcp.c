@@ -300,22 +300,15 @@ int64_t loader_tcp_unseen(const struct loader *loader, int socket, uint64_t rece
     return rc > 0 ? rc : 0;
 }
 
-int loader_tcp_forget(struct loader *loader, int socket, uint32_t seq[4], uint32_t *ack)
+void loader_tcp_reset(struct loader *loader, int socket)
 {
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
     struct mc_tcp_conn conn;
     int rc = find_conn(loader, socket, &conn);
 
-    if (rc)
-        return rc;
-    if (!run_order(loader->tcp, &conn, MC_TCP_REMOVE))
-        return -EBUSY;
-    seq[0] = loader->tcp->slots[conn.slot].last_ack_seen;
-    seq[1] = conn.snd_una + conn.delta.tx;
-    seq[2] = seq[1] - conn.delta.nreply;
-    seq[3] = conn.snd_nxt + conn.delta.tx;
-    *ack = conn.rcv_nxt + conn.delta.rx;
-    bpf_map_delete_elem(bpf_map__fd(loader->tcp->skel->maps.mc_tcp_guarded), &socket);
-    return 0;
+    connect(socket, &none, sizeof(none));
+    if (!rc)
+        run_order(loader->tcp, &conn, MC_TCP_REMOVE);
 }
 
 void loader_tcp_entries(const struct loader *loader, struct entry_access *out)
@@ -325,6 +318,8 @@ void loader_tcp_entries(const struct loader *loader, struct entry_access *out)
     out->order = bpf_program__fd(skel->progs.mc_tcp_order);
     out->conns = bpf_map__fd(skel->maps.mc_tcp_conns);
     out->kept = bpf_map__fd(skel->maps.mc_tcp_rtx);
+    out->slots = bpf_map__fd(skel->maps.mc_tcp_slots);
+    out->guarded = bpf_map__fd(skel->maps.mc_tcp_guarded);
     memcpy(out->seeds, (const void *)skel->rodata->tcp_seeds, sizeof(out->seeds));
 }
 

@@ -16,14 +16,6 @@
 
 struct mc_tcp_slot;
 
-/*
- * The numbers with which a connection's client takes the next segment. It takes a reset only with
- * the very next one of the stream to it, which is one of several if it was not heard for a while.
- */
-struct boundaries_numbers {
-    uint32_t seq[4], ack;
-};
-
 enum undo_reason { UNDO_COUNTERS(COUNTER_CONSTANT) UNDO_REASONS };
 
 enum undo_result {
@@ -63,8 +55,8 @@ struct boundaries {
      */
     enum undo_result (*undo)(struct boundaries *, struct mc_tcp_slot *slot, int socket,
                              enum undo_reason reason, struct undone *out);
-    /* Nothing of it is translated any more. False: its numbers are not known. */
-    bool (*forget)(struct boundaries *, int socket, struct boundaries_numbers *out);
+    /* Resets the connection, with the numbers that the client knows if that can be. */
+    void (*reset)(struct boundaries *, struct mc_tcp_slot *slot, int socket);
     /* A connection is reset because its segments take a path without the programs. */
     void (*count_lost)(struct boundaries *);
     /* A get of a connection is left to the server so that the network stack sees it. */

@@ -565,10 +565,7 @@ uint64_t kcache_capabilities(const struct kcache *kcache)
     uint64_t capabilities = CREDENTIALS_BPF;
     unsigned int i;
 
-    if (kcache->answers_tcp)
-        capabilities |= CREDENTIALS_NET_ADMIN;
-
-    for (i = 0; kcache->chain.wanted && i < kcache->ninterfaces; i++)
+    for (i = 0; (kcache->chain.wanted || kcache->answers_tcp) && i < kcache->ninterfaces; i++)
         if (attach_has_filter(&kcache->attached[i]))
             capabilities |= CREDENTIALS_NET_ADMIN;
     return capabilities;

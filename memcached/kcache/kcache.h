@@ -166,9 +166,8 @@ void kcache_renew_lease(struct kcache *kcache);
 void kcache_detach(struct kcache *kcache);
 /*
  * The capabilities that the kernel path needs once it is attached (base/credentials.h): CAP_BPF to
- * create maps and to attach again; with tcp=on CAP_NET_ADMIN, to reset connections with other
- * numbers than those of their sockets (net/socket.h). The chain needs its TC program; where that is
- * a filter, it also needs CAP_NET_ADMIN to attach it again and to remove it at the end.
+ * create maps and to attach again. The chain and tcp=on need their TC programs; where these are
+ * filters, also CAP_NET_ADMIN to attach them again and to remove them at the end.
  */
 uint64_t kcache_capabilities(const struct kcache *kcache);
 /*

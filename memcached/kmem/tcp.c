@@ -37,7 +37,7 @@ static struct mc_tcp_slot *open_slot(struct boundaries *boundaries, int socket,
 {
     struct tcp *tcp = (struct tcp *)boundaries;
     struct mc_tcp_tag tag;
-    bool follows = __atomic_load_n(&tcp->follows, __ATOMIC_RELAXED);
+    bool follows = __atomic_load_n(&tcp->follows, __ATOMIC_RELAXED) && undo_lives(tcp->undo);
     struct mc_tcp_slot *slot = follows ? slots_get(&tcp->slots, &tag) : NULL;
     int rc = slot ? loader_tcp_tag(tcp->loader, socket, &tag, nundone % 2) : 0;
 
@@ -134,12 +134,17 @@ static void report_undone(struct tcp *tcp, enum undo_reason reason)
     log_write("bmc: TCP %s (%s of `stats bmc`)", undo_meanings[reason], undo_names[reason]);
 }
 
+static struct mc_tcp_tag tag_of(const struct tcp *tcp, const struct mc_tcp_slot *slot)
+{
+    return (struct mc_tcp_tag){(uint32_t)(slot - tcp->slots.memory), slot->generation};
+}
+
 static enum undo_result undo(struct boundaries *boundaries, struct mc_tcp_slot *slot, int socket,
                              enum undo_reason reason, struct undone *out)
 {
     struct tcp *tcp = (struct tcp *)boundaries;
-    struct mc_tcp_tag tag = {(uint32_t)(slot - tcp->slots.memory), slot->generation};
-    enum undo_result result = tcp->undo ? undo_socket(tcp->undo, socket, tag, out) : UNDO_FAILED;
+    enum undo_result result =
+        tcp->undo ? undo_socket(tcp->undo, socket, tag_of(tcp, slot), out) : UNDO_FAILED;
 
     if (result == UNDO_DONE) {
         __atomic_fetch_add(&tcp->nundone[reason], 1, __ATOMIC_RELAXED);
@@ -148,11 +153,12 @@ static enum undo_result undo(struct boundaries *boundaries, struct mc_tcp_slot *
     return result;
 }
 
-static bool forget(struct boundaries *boundaries, int socket, struct boundaries_numbers *out)
+static void reset(struct boundaries *boundaries, struct mc_tcp_slot *slot, int socket)
 {
     struct tcp *tcp = (struct tcp *)boundaries;
 
-    return !loader_tcp_forget(tcp->loader, socket, out->seq, &out->ack);
+    if (!tcp->undo || !undo_reset(tcp->undo, socket, tag_of(tcp, slot)))
+        loader_tcp_reset(tcp->loader, socket);
 }
 
 static void count_lost(struct boundaries *boundaries)
@@ -177,7 +183,7 @@ int tcp_init(struct tcp *tcp, struct loader *loader, uint32_t n, uint32_t refres
                                        .release = release_slot,
                                        .is_lost = is_lost,
                                        .undo = undo,
-                                       .forget = forget,
+                                       .reset = reset,
                                        .count_lost = count_lost,
                                        .count_refresh = count_refresh,
                                        .refresh = refresh},

@@ -153,11 +153,8 @@ enum undo_result boundary_undo(struct boundary *boundary, struct boundaries *bou
  */
 void boundary_abandon(struct boundary *boundary, struct boundaries *boundaries, int fd)
 {
-    struct boundaries_numbers numbers;
-
     boundaries->count_lost(boundaries);
-    if (boundaries->forget(boundaries, fd, &numbers))
-        socket_reset_as(fd, numbers.seq, sizeof(numbers.seq) / sizeof(numbers.seq[0]), numbers.ack);
+    boundaries->reset(boundaries, boundary->slot, fd);
     boundaries->close(boundaries, boundary->slot);
     boundary->slot = NULL;
 }

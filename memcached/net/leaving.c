@@ -122,11 +122,8 @@ static void release(struct leaving *leaving)
 static void reset(struct leaving *leaving)
 {
     struct boundaries *boundaries = leaving->worker->config->boundaries;
-    struct boundaries_numbers numbers;
 
-    if (boundaries->forget(boundaries, leaving->fd, &numbers))
-        socket_reset_as(leaving->fd, numbers.seq, sizeof(numbers.seq) / sizeof(numbers.seq[0]),
-                        numbers.ack);
+    boundaries->reset(boundaries, leaving->slot, leaving->fd);
     finish(leaving);
 }
 

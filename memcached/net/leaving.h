@@ -3,7 +3,7 @@
  * leaving: sockets of connections on which the kernel has answered and which the server has ended,
  * until their clients have acknowledged the end. The programs translate it; if it takes a path
  * without them its client does not take it, nor any copy that the kernel sends later, and would
- * wait for ever. Then the connection is undone, or, where that cannot be, reset (socket_reset_as).
+ * wait for ever. Then the connection is undone, or, where that cannot be, reset.
  *
  * They count as open sockets, so that there are no more of them than -c allows.
  */

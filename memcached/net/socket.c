@@ -368,52 +368,6 @@ void socket_set_reset(int fd, bool on)
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
 }
 
-static bool set_queue(int fd, int queue, uint32_t number)
-{
-    return !setsockopt(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, &queue, sizeof(queue)) &&
-           !setsockopt(fd, IPPROTO_TCP, TCP_QUEUE_SEQ, &number, sizeof(number));
-}
-
-/*
- * The socket, which is not connected, gets a connection with these numbers without a segment to the
- * peer, and resets it.
- */
-static bool reset_as(int fd, const struct socket_name *peer, uint32_t seq, uint32_t ack)
-{
-    const int begin = TCP_REPAIR_ON, end = TCP_REPAIR_OFF_NO_WP;
-    const struct sockaddr none = {.sa_family = AF_UNSPEC};
-    bool made;
-
-    if (setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &begin, sizeof(begin)))
-        return false;
-    made = set_queue(fd, TCP_SEND_QUEUE, seq) && set_queue(fd, TCP_RECV_QUEUE, ack) &&
-           !connect(fd, (const struct sockaddr *)&peer->address, peer->len);
-    setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &end, sizeof(end));
-    return made && !connect(fd, &none, sizeof(none));
-}
-
-void socket_reset_as(int fd, const uint32_t *seq, size_t n, uint32_t ack)
-{
-    const struct sockaddr none = {.sa_family = AF_UNSPEC};
-    struct socket_name own, peer = {.len = sizeof(peer.address)};
-    const int reuse = TCP_REPAIR_ON, plain = TCP_REPAIR_OFF_NO_WP;
-    size_t i;
-
-    if (socket_local(fd, &own) || getpeername(fd, (struct sockaddr *)&peer.address, &peer.len))
-        return;
-    socket_set_reset(fd, true);
-    /*
-     * Only a socket that is repaired gets an address where others listen, and sends no reset with
-     * its own numbers when it is disconnected.
-     */
-    if (setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &reuse, sizeof(reuse)) ||
-        connect(fd, &none, sizeof(none)) || bind(fd, (struct sockaddr *)&own.address, own.len) ||
-        setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &plain, sizeof(plain)))
-        return;
-    for (i = 0; i < n && reset_as(fd, &peer, seq[i], ack); i++)
-        continue;
-}
-
 static int get_option(int fd, int name, int *value)
 {
     socklen_t n = sizeof(*value);

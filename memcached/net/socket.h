@@ -57,12 +57,6 @@ int socket_steer_by_cpu(int fd, unsigned int nsockets);
  * notices at once, whatever it believes to have sent and received.
  */
 void socket_set_reset(int fd, bool on);
-/*
- * Ends the connection with resets that have these numbers, one for each of the n of seq, because
- * the socket's own are not those that its client knows. Needs CAP_NET_ADMIN: without it the client
- * is told when it sends the next segment.
- */
-void socket_reset_as(int fd, const uint32_t *seq, size_t n, uint32_t ack);
 
 /* How long a socket is idle before it asks, and how often it asks. idle: 0: it is as it was. */
 struct socket_keepalive {

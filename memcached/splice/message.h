@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * message: what the server's threads and the undo process tell one another, over sockets of
- * SOCK_SEQPACKET: a request with the socket of a connection, and its reply with another.
+ * SOCK_SEQPACKET: a request with the socket of a connection, and its reply, to an undo with
+ * another.
  */
 #ifndef SPLICE_MESSAGE_H
 #define SPLICE_MESSAGE_H
@@ -11,7 +12,10 @@
 
 #include "bpf/shared/tcp.h"
 
+enum message_what { MESSAGE_UNDO, MESSAGE_RESET };
+
 struct message_request {
+    uint32_t what; /* enum message_what */
     struct mc_tcp_tag tag;
 };
 

@@ -19,6 +19,7 @@
 #include "base/credentials.h"
 #include "base/thread.h"
 #include "splice/message.h"
+#include "splice/reset.h"
 #include "splice/swap.h"
 #include "splice/trial.h"
 #include "splice/undo.h"
@@ -52,27 +53,30 @@ static int remove_entry(struct swap_entry *calls)
     return order((const struct connection *)calls, MC_TCP_REMOVE);
 }
 
-/* Of an entry that is frozen. -EPERM: it is another socket's. */
-static int read_entry(struct connection *connection, struct mc_tcp_conn *conn)
+/* -EPERM: the entry is another socket's. */
+static int freeze_entry(struct connection *connection, struct mc_tcp_conn *conn)
 {
-    const struct entry_access *entries = &connection->kernel->entries;
-    int rc = entry_read(entries, &connection->flow, conn);
+    int rc = order(connection, MC_TCP_FREEZE);
 
+    if (rc)
+        return rc;
+    rc = entry_read(&connection->kernel->entries, &connection->flow, conn);
     if (!rc && conn->cookie != connection->cookie)
         rc = -EPERM;
-    if (!rc && conn->delta.nreply)
-        rc = entry_read_kept(entries, conn, connection->kept);
+    if (rc)
+        thaw(&connection->calls);
     return rc;
 }
 
 static int freeze(struct swap_entry *calls, struct mc_tcp_conn *conn, const char **kept)
 {
     struct connection *connection = (struct connection *)calls;
-    int rc = order(connection, MC_TCP_FREEZE);
+    int rc = freeze_entry(connection, conn);
 
     if (rc)
         return rc;
-    rc = read_entry(connection, conn);
+    if (conn->delta.nreply)
+        rc = entry_read_kept(&connection->kernel->entries, conn, connection->kept);
     if (rc)
         thaw(calls);
     *kept = connection->kept;
@@ -122,6 +126,50 @@ static struct message_reply undo(const struct undo_kernel *kernel, int socket,
     return reply_of(result, &swapped);
 }
 
+/* Takes the numbers from the entry, and removes that. 0 or -errno: it is as it was. */
+static int take_numbers(struct connection *connection, struct entry_numbers *out)
+{
+    struct mc_tcp_conn conn;
+    int rc = freeze_entry(connection, &conn);
+
+    if (rc)
+        return rc;
+    rc = entry_read_numbers(&connection->kernel->entries, &conn, out);
+    rc = rc ? rc : order(connection, MC_TCP_REMOVE);
+    if (rc)
+        thaw(&connection->calls);
+    return rc;
+}
+
+static struct message_reply reset(const struct undo_kernel *kernel, int socket,
+                                  const struct mc_tcp_tag *tag)
+{
+    struct connection connection = {.kernel = kernel, .tag = *tag};
+    struct entry_numbers numbers;
+    int rc = check(&connection, socket);
+
+    rc = rc ? rc : take_numbers(&connection, &numbers);
+    if (!rc) {
+        entry_unguard(&kernel->entries, socket);
+        rc = reset_as(socket, &numbers);
+    }
+    return (struct message_reply){.result = rc ? UNDO_FAILED : UNDO_DONE, .error = -rc};
+}
+
+/* What a thread of the server asks for. *new: a socket to go with the reply, or -1. */
+static struct message_reply execute(const struct undo_kernel *kernel, int socket,
+                                    const struct message_request *request, int *new)
+{
+    switch (request->what) {
+    case MESSAGE_UNDO:
+        return undo(kernel, socket, &request->tag, new);
+    case MESSAGE_RESET:
+        return reset(kernel, socket, &request->tag);
+    default:
+        return (struct message_reply){.result = UNDO_FAILED, .error = EBADMSG};
+    }
+}
+
 /* --- one thread of the server ----------------------------------------------------------------- */
 
 struct served {
@@ -148,7 +196,7 @@ static void *serve(void *context)
         new = -1;
         reply = (struct message_reply){.result = UNDO_FAILED, .step = SWAP_NONE, .error = -rc};
         if (!rc)
-            reply = undo(served->kernel, old, &request.tag, &new);
+            reply = execute(served->kernel, old, &request, &new);
         if (old >= 0)
             close(old);
         rc = message_send(served->channel, &reply, sizeof(reply), new);
@@ -200,8 +248,8 @@ static void close_others(int *kept, size_t n)
 static int keep_descriptors(const struct process *process)
 {
     const struct undo_kernel *kernel = process->kernel;
-    const int own[] = {kernel->entries.order, kernel->entries.conns, kernel->entries.kept,
-                       kernel->filter};
+    const int own[] = {kernel->entries.order, kernel->entries.conns,   kernel->entries.kept,
+                       kernel->entries.slots, kernel->entries.guarded, kernel->filter};
     const size_t nown = sizeof(own) / sizeof(own[0]);
     int *kept = malloc((nown + process->nchannels) * sizeof(*kept));
     int fd;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * process: the undo process. For each thread of the server that may ask it has a channel and a
- * thread, so that none waits for another's swap. It trusts none of them: it swaps the socket of a
- * connection to the server's port only, and one whose entry names this socket.
+ * thread, so that none waits for another's swap. It trusts none of them: it swaps, or resets, the
+ * socket of a connection to the server's port only, and one whose entry names this socket.
  *
  * It has two capabilities, few descriptors, and no memory beyond that of the swaps that run.
  */

@@ -162,8 +162,9 @@ static void give_up(struct undo *undo, const struct channel *channel, int error)
 {
     shutdown(channel->fd, SHUT_RDWR);
     if (!__atomic_exchange_n(&undo->is_dead, true, __ATOMIC_RELAXED))
-        log_write("bmc: the undo process %s: TCP connections on which the kernel has answered are "
-                  "reset where its programs no longer do; start the server again",
+        log_write("bmc: the undo process %s: TCP connections on which the kernel has answered end "
+                  "where its programs no longer do, and it begins to answer on no others; start "
+                  "the server again",
                   error == NO_ANSWER ? "does not answer" : "has ended");
 }
 
@@ -176,36 +177,60 @@ static void report(struct undo *undo, const struct message_reply *reply)
                   swap_step_text((enum swap_step)reply->step), strerror(reply->error));
 }
 
-static int ask(const struct channel *channel, int socket, const struct message_request *request,
-               struct message_reply *reply, int *fd)
+static int exchange(const struct channel *channel, int socket,
+                    const struct message_request *request, struct message_reply *reply, int *fd)
 {
     int rc = message_send(channel->fd, request, sizeof(*request), socket);
 
     return rc ? rc : receive(channel->fd, PATIENCE_MS, reply, fd);
 }
 
-enum undo_result undo_socket(struct undo *undo, int socket, struct mc_tcp_tag tag,
-                             struct undone *out)
+bool undo_lives(const struct undo *undo)
 {
-    const struct message_request request = {tag};
-    struct message_reply reply;
-    struct channel *channel;
-    int fd, rc;
+    return undo && !__atomic_load_n(&undo->is_dead, __ATOMIC_RELAXED);
+}
 
-    if (__atomic_load_n(&undo->is_dead, __ATOMIC_RELAXED))
+/* The result, which is reply->result if there is a reply. */
+static enum undo_result ask(struct undo *undo, int socket, enum message_what what,
+                            struct mc_tcp_tag tag, struct message_reply *reply, int *fd)
+{
+    const struct message_request request = {what, tag};
+    struct channel *channel;
+    int rc;
+
+    *reply = (struct message_reply){.result = UNDO_FAILED};
+    if (!undo_lives(undo))
         return UNDO_FAILED;
     channel = take_channel(undo);
     if (!channel)
         return UNDO_NOT_NOW;
-    rc = ask(channel, socket, &request, &reply, &fd);
+    rc = exchange(channel, socket, &request, reply, fd);
     if (rc) {
         give_up(undo, channel, -rc);
         return UNDO_FAILED;
     }
     leave_channel(channel);
-    if (reply.result == UNDO_DONE)
+    return (enum undo_result)reply->result;
+}
+
+enum undo_result undo_socket(struct undo *undo, int socket, struct mc_tcp_tag tag,
+                             struct undone *out)
+{
+    struct message_reply reply;
+    int fd;
+    enum undo_result result = ask(undo, socket, MESSAGE_UNDO, tag, &reply, &fd);
+
+    if (result == UNDO_DONE)
         *out = (struct undone){fd, reply.nsent};
-    else if (reply.result == UNDO_FAILED)
+    else if (result == UNDO_FAILED && reply.error)
         report(undo, &reply);
-    return (enum undo_result)reply.result;
+    return result;
+}
+
+bool undo_reset(struct undo *undo, int socket, struct mc_tcp_tag tag)
+{
+    struct message_reply reply;
+    int fd;
+
+    return ask(undo, socket, MESSAGE_RESET, tag, &reply, &fd) == UNDO_DONE;
 }

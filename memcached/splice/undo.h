@@ -5,12 +5,14 @@
  *
  * That needs CAP_NET_ADMIN and CAP_NET_RAW, which only a small process has, a child of the server:
  * the undo process (splice/process.h). A thread of the server sends it the old socket and gets the
- * new one. It ends with the server, and no signal but SIGKILL ends it before, so that connections
- * can be undone while the server ends.
+ * new one; or has it reset the connection, with the numbers that the client knows. It ends with the
+ * server, and no signal but SIGKILL ends it before, so that connections can be undone while the
+ * server ends.
  */
 #ifndef SPLICE_UNDO_H
 #define SPLICE_UNDO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,7 +32,7 @@ struct undo_kernel {
 /*
  * Starts the undo process as the server's user, and waits until it has swapped a socket on
  * loopback. To be called by the main thread, before others are started and before it gives up its
- * rights; nthreads: how many call undo_socket. 0, or -1 with `error`.
+ * rights; nthreads: how many call undo_socket and undo_reset. 0, or -1 with `error`.
  */
 int undo_start(struct undo **out, const struct undo_kernel *kernel,
                const struct credentials_user *user, unsigned int nthreads, char *error,
@@ -44,5 +46,12 @@ void undo_stop(struct undo *undo);
  */
 enum undo_result undo_socket(struct undo *undo, int socket, struct mc_tcp_tag tag,
                              struct undone *out);
+/*
+ * The same where the connection cannot be undone: resets it with the numbers that the client knows.
+ * False: it was not. The caller closes the socket.
+ */
+bool undo_reset(struct undo *undo, int socket, struct mc_tcp_tag tag);
+/* Whether the process does not count as dead. NULL: false. */
+bool undo_lives(const struct undo *undo);
 
 #endif

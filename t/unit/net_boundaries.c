@@ -116,13 +116,11 @@ static enum undo_result undo(struct boundaries *boundaries, struct mc_tcp_slot *
     return one->result;
 }
 
-static bool forget(struct boundaries *boundaries, int socket, struct boundaries_numbers *out)
+static void reset(struct boundaries *boundaries, struct mc_tcp_slot *slot, int socket)
 {
     struct one_slot *one = (struct one_slot *)boundaries;
 
-    (void)out;
-    one->forgotten = one->open && fcntl(socket, F_GETFD) >= 0;
-    return false;
+    one->forgotten = one->open && slot == &one->slot && fcntl(socket, F_GETFD) >= 0;
 }
 
 static void count_lost(struct boundaries *boundaries)
@@ -205,7 +203,7 @@ static void start(struct host *host, const char *auth_file)
                                                .release = release_slot,
                                                .is_lost = is_lost,
                                                .undo = undo,
-                                               .forget = forget,
+                                               .reset = reset,
                                                .count_lost = count_lost,
                                                .count_refresh = count_refresh};
     host->one.result = UNDO_FAILED;

@@ -35,7 +35,7 @@
 
 enum {
     THREADS = 4,
-    FDS = 3 + 4 + THREADS, /* of the process */
+    FDS = 3 + 6 + THREADS, /* of the process */
     SLOTS = 64,
     KEPT = 1000,
     REQUESTS = 1000,
@@ -213,7 +213,7 @@ static void it_has_little(const struct test *test)
            number_of(test->process, "NoNewPrivs:", 10) == 1,
        "it has two capabilities, and gains no more");
     ok(count_fds(test->process) == FDS,
-       "it has three descriptors of nothing, four of the kernel path, and one a thread");
+       "it has three descriptors of nothing, six of the kernel path, and one a thread");
 }
 
 static void a_connection_is_given_back(const struct test *test)
@@ -331,13 +331,48 @@ static void what_is_kept_for_others_is_not_sent(const struct test *test)
     close_again(&pair);
 }
 
+/* --- what it resets --------------------------------------------------------------------------- */
+
+/* Whether a connection's client, with these numbers and replies, is reset. */
+static bool is_reset(const struct test *test, const struct mc_tcp_slot *slot, uint32_t nreply,
+                     uint32_t unseen)
+{
+    struct pair pair = connect_again(test);
+    struct mc_tcp_conn conn = make_entry(pair.server, tag);
+    const struct mc_tcp_delta delta = {.rx = 300, .tx = 5000, .nreply = nreply};
+    uint32_t at = tag.slot;
+    char byte;
+    bool reset;
+
+    conn.delta = delta;
+    conn.snd_nxt = conn.snd_una;
+    put_entry(test, &conn);
+    bpf_map_update_elem(test->kernel.entries.slots, &at, slot, BPF_ANY);
+    move_client(&pair, delta.tx - unseen, delta.rx);
+    reset = undo_reset(test->undo, pair.server, tag) && lock_of(test, &conn) == -1 &&
+            poll(&(struct pollfd){pair.client, POLLIN, 0}, 1, PAIR_PATIENCE_MS) > 0 &&
+            recv(pair.client, &byte, 1, 0) < 0 && errno == ECONNRESET &&
+            send(pair.server, "", 1, MSG_NOSIGNAL) < 0;
+    close_again(&pair);
+    return reset;
+}
+
+static void connections_are_reset(const struct test *test)
+{
+    const struct mc_tcp_slot none = {.generation = tag.generation};
+
+    ok(is_reset(test, &none, 0, 0), "a connection is reset with the numbers of the wire");
+    ok(is_reset(test, &none, KEPT, KEPT), "one whose client has not seen the last reply, too");
+}
+
 /* --- what it refuses -------------------------------------------------------------------------- */
 
 static bool refuses(const struct test *test, int socket)
 {
     struct undone out = {-1, 0};
 
-    return undo_socket(test->undo, socket, tag, &out) == UNDO_FAILED && out.fd == -1;
+    return undo_socket(test->undo, socket, tag, &out) == UNDO_FAILED && out.fd == -1 &&
+           !undo_reset(test->undo, socket, tag);
 }
 
 static void other_descriptors_are_refused(const struct test *test)
@@ -371,8 +406,8 @@ static void connections_of_others_are_refused(const struct test *test)
     struct pair other = pair_open(V4, 0);
     struct mc_tcp_conn conn = make_entry(other.server, tag);
 
-    ok(undo_pair(test, &other, &conn) == UNDO_FAILED && lock_of(test, &conn) == MC_TCP_FREE &&
-           pair_works(&other),
+    ok(undo_pair(test, &other, &conn) == UNDO_FAILED && refuses(test, other.server) &&
+           lock_of(test, &conn) == MC_TCP_FREE && pair_works(&other),
        "a connection to another port is refused");
     remove_entry(test, &conn);
     conn = make_entry(other.client, tag);
@@ -394,7 +429,8 @@ static void entries_of_others_are_refused(const struct test *test)
        "one whose entry has another tag is refused");
     conn = make_entry(pair.server, tag);
     conn.cookie++;
-    ok(undo_pair(test, &pair, &conn) == UNDO_FAILED && lock_of(test, &conn) == MC_TCP_FREE,
+    ok(undo_pair(test, &pair, &conn) == UNDO_FAILED && refuses(test, pair.server) &&
+           lock_of(test, &conn) == MC_TCP_FREE,
        "one whose entry names another socket is refused");
     ok(pair_works(&pair), "it goes on as it was");
     pair_say(&pair, CLIENT, 100);
@@ -557,6 +593,8 @@ static void no_thread_waits_for_one_that_is_gone(struct test *test, int how, con
     waitpid(test->process, NULL, how == SIGKILL ? 0 : WUNTRACED); /* all its threads */
     ok(undo_pair(test, &pair, &conn) == UNDO_FAILED, "%s: it fails", name);
     ok(undo_pair(test, &pair, &conn) == UNDO_FAILED, "%s: and again", name);
+    ok(!undo_reset(test->undo, pair.server, tag) && !undo_lives(test->undo) && pair_works(&pair),
+       "%s: nothing is reset, and it counts as dead", name);
     kill(test->process, SIGCONT);
     undo_stop(test->undo);
     ok(ends(pidfd), "%s: it ends all the same", name);
@@ -673,6 +711,7 @@ int main(void)
     a_connection_is_given_back(&test);
     what_was_kept_is_sent_again(&test);
     what_is_kept_for_others_is_not_sent(&test);
+    connections_are_reset(&test);
     other_descriptors_are_refused(&test);
     connections_of_others_are_refused(&test);
     entries_of_others_are_refused(&test);

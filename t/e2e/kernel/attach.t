@@ -352,15 +352,15 @@ def capabilities_that_are_kept():
         with ground.start("bmc=sv0") as machine:
             keeps(machine, bpf, "every thread of a server whose memory may grow has CAP_BPF and "
                   "nothing else")
-        with ground.start("bmc=sv0,tcp=on") as machine:
-            both = bpf | net_admin
-            keeps(machine, both, "with tcp=on CAP_NET_ADMIN as well")
-        with ground.start("bmc=sv0,mode=chain") as machine:
-            chain = bpf if "(tcx)" in machine.log() else both
-            keeps(machine, chain, "the chain has no more than its program on TC needs")
+        both = bpf | net_admin
+        for word in "tcp=on", "mode=chain":
+            with ground.start("bmc=sv0," + word) as machine:
+                keeps(machine, bpf if "(tcx)" in machine.log() else both,
+                      "with %s it has no more than its programs on TC need" % word)
         full = netns.fill_tcx("sv0", ground.pair.server)
-        with ground.start("bmc=sv0,mode=chain") as machine:
-            keeps(machine, both, "and CAP_NET_ADMIN where its program on TC is a filter")
+        for word in "tcp=on", "mode=chain":
+            with ground.start("bmc=sv0," + word) as machine:
+                keeps(machine, both, "with %s CAP_NET_ADMIN where one of them is a filter" % word)
         for link in full:
             os.close(link)
         with ground.start("bmc=sv9,optional") as machine:

@@ -5,13 +5,14 @@
 after the route has moved to an interface without the programs."""
 import contextlib
 import os
+import signal
 import socket
 import time
 
 import netns
 import server
 import tap
-from lostway import (WAYS, Machine, each_family, holds, in_each_family, judge, read_rest,
+from lostway import (WAYS, Machine, Talk, each_family, holds, in_each_family, judge, read_rest,
                      slow_reader, works)
 
 
@@ -151,6 +152,40 @@ def the_server_ends(v6):
                 read_rest(talk, begin)
             told(m, readers, "%s move, and the server ends while 500 KB are read" % name)
             nothing_is_left(m)
+
+
+# --- the undo process is killed ----------------------------------------------------------------
+
+def kill_undo_process(m):
+    with open("/proc/%d/task/%d/children" % (m.pid, m.pid), encoding="ascii") as file:
+        child, = file.read().split()
+    os.kill(int(child), signal.SIGKILL)
+
+
+@each_family
+def without_the_process_that_undoes(v6):
+    """Clients are told when they next send, and the kernel begins to answer on no connection."""
+    for out, into, name in WAYS:
+        with Machine(v6=v6) as m:
+            talks = m.talks()
+            kill_undo_process(m)
+            for talk in talks:
+                talk.gets()
+                talk.incr()
+            holds(not any(talk.end for talk in talks), m.named("connections go on without it"),
+                  [talk.end for talk in talks])
+            m.move(out, into)
+            for talk in talks:
+                talk.incr()
+            judge(m, talks, "%s move without the undo process" % name, ("reset", "end"))
+            server.logged(m, "the undo process has ended")
+            m.move_back()
+            followed = m.count("tcp_connections")
+            new = Talk(m, 4)
+            new.gets(10)
+            new.incr()
+            judge(m, [new], "%s are back, a new connection" % name, (None,))
+            tap.is_(m.count("tcp_connections"), followed, m.named("%s: it is not followed" % name))
 
 
 # --- the server is killed, or stopped ----------------------------------------------------------
