@@ -60,6 +60,17 @@ static int start(struct inner *inner, struct inner_job job)
     return job.rc;
 }
 
+/* At `addr`; a process that this one forks does not have it. 0 or -errno. */
+static int map(int fd, void *addr, uint32_t size)
+{
+    const int protection = PROT_READ | PROT_WRITE;
+
+    if (mmap(addr, size, protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED ||
+        madvise(addr, size, MADV_DONTFORK))
+        return -errno;
+    return 0;
+}
+
 /* Makes a map of `size` bytes, maps it at `addr` and puts it into `outer`. 0 or -errno. */
 static int add(struct loader *loader, const char *outer, uint32_t index, void *addr, uint32_t size)
 {
@@ -72,8 +83,8 @@ static int add(struct loader *loader, const char *outer, uint32_t index, void *a
         fd = make(size);
     if (fd < 0)
         return fd;
-    if (mmap(addr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
-        rc = -errno;
+    rc = map(fd, addr, size);
+    if (rc) {
         close(fd);
         return rc;
     }

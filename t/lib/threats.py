@@ -316,6 +316,8 @@ ROWS = (
         ("all_rights", (("memcached/splice/process.c",
                          r"CREDENTIALS_NET_ADMIN \| CREDENTIALS_NET_RAW", "~UINT64_C(0)"),),
          "t/unit/splice_undo.c"),
+        ("the_store", (("bpf/load/memory.c", r"madvise\(addr, size, MADV_DONTFORK\)", "0"),),
+         "t/unit/splice_undo.c"),
     )),
     ("`tcp=on`: that the undo process lives and answers", (
         ("a_signal_ends_it", (("memcached/splice/process.c", r"signal\(ignored\[i\], SIG_IGN\)",

@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -29,6 +30,7 @@
 
 #include "base/credentials.h"
 #include "bpf/load/load.h"
+#include "bpf/shared/layout.h"
 #include "splice/swap.h"
 #include "t/lib/tap.h"
 #include "t/unit/splice_pair.h"
@@ -115,6 +117,24 @@ static unsigned int count_fds(pid_t pid)
     if (dir)
         closedir(dir);
     return n - 2; /* . and .. */
+}
+
+/* Kilobytes of the kernel programs' maps that a process has mapped in one piece, at the most. */
+static unsigned long largest_map(pid_t pid)
+{
+    unsigned long begin, end, largest = 0;
+    char path[64], line[512];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+    file = fopen(path, "re");
+    while (file && fgets(line, sizeof(line), file))
+        if (strstr(line, "bpf-map") && sscanf(line, "%lx-%lx", &begin, &end) == 2 &&
+            end - begin > largest)
+            largest = end - begin;
+    if (file)
+        fclose(file);
+    return largest / 1024;
 }
 
 /* Waits until a process has ended; false: it does not. */
@@ -214,6 +234,9 @@ static void it_has_little(const struct test *test)
        "it has two capabilities, and gains no more");
     ok(count_fds(test->process) == FDS,
        "it has three descriptors of nothing, six of the kernel path, and one a thread");
+    ok(largest_map(getpid()) >= MC_EXTENT_BYTES / 1024 &&
+           largest_map(test->process) < MC_TABLE_BYTES / 1024,
+       "it has nothing of the store");
 }
 
 static void a_connection_is_given_back(const struct test *test)
@@ -687,11 +710,14 @@ static void it_says_what_it_lacks(struct test *test, void (*take)(void), const c
 static void open_kernel(struct test *test)
 {
     char error[512] = "";
+    void *store = mmap(NULL, MC_EXTENT_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     test->loader = loader_open_guarded(&(struct loader_guard){0}, LOADER_TCP, error, sizeof(error));
     if (!test->loader || loader_open_tcp(test->loader, SLOTS, error, sizeof(error)) ||
         loader_wait(test->loader, error, sizeof(error)))
         skip_all(error);
+    if (loader_map_extent(test->loader, 0, store))
+        diag("no extent");
     loader_tcp_entries(test->loader, &test->kernel.entries);
     test->kernel.filter = loader_tcp_filter(test->loader);
     test->kernel.port = pair_port(&test->pair);
