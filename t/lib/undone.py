@@ -47,18 +47,32 @@ class Load(tcpcheck.Running):
 
 # --- how long something lasts ----------------------------------------------------------------
 
+def _backoffs(m, near):
+    """Of the connections that are established at the client's machine (near) or open at the
+    server's, by the client's port, how often the sender there has repeated in vain what it sent:
+    after 0.2, 0.6, 1.4 seconds."""
+    words = ("state", "established", "dport") if near else ("state", "connected", "sport")
+    found = netns.sh("ss", "-tinHO", *words, "=", ":%d" % m.port,
+                     namespace=m.pair.client if near else m.pair.server)
+    backoffs = {}
+    for line in found.splitlines():
+        ends = re.search(r"(\S+):(\d+)\s+(\S+):(\d+)\s", line)
+        if ends[3 if near else 1].strip("[]") == m.address():
+            repeated = re.search(r"backoff:(\d+)", line)
+            backoffs[ends[2 if near else 4]] = int(repeated[1]) if repeated else 0
+    return backoffs
+
+
 def are_silent(m):
-    """Whether most of the client's connections have repeated in vain what they sent, 0.2 and 0.6
-    seconds after it, or are gone."""
-    found = netns.sh("ss", "-tinH", "state", "established", "dst",
-                     "[%s]" % m.address() if m.v6 else m.address(),
-                     "dport", "=", ":%d" % m.port, namespace=m.pair.client)
-    lines = [line for line in found.splitlines() if "rto:" in line]
-    return 4 * sum(int(n) >= 2 for n in re.findall(r"backoff:(\d+)", found)) >= 3 * len(lines)
+    """Whether on most of the client's connections one of both ends, which waits for the other, has
+    repeated twice in vain what it sent, or they are gone."""
+    near, far = _backoffs(m, True), _backoffs(m, False)
+    silent = [port for port, n in near.items() if max(n, far.get(port, 0)) >= 2]
+    return 4 * len(silent) >= 3 * len(near)
 
 
 def until_silent(m):
-    return server.wait_for(lambda: are_silent(m), every=0.05)
+    return server.wait_for(lambda: are_silent(m), 10, 0.05) # none hangs by then
 
 
 def for_a_second(m):
