@@ -56,6 +56,7 @@ struct swap {
     const struct swap_plan *plan;
     int old, fd;             /* fd: the new one */
     int interface;           /* that the old one was bound to; 0: none */
+    struct end peer;         /* the client */
     bool is_frozen;          /* the entry */
     bool is_aside;           /* the old socket */
     bool has_ended;          /* it has, with an end of the stream that is not acknowledged */
@@ -175,10 +176,14 @@ static int bind_new(struct swap *swap)
     return rc;
 }
 
+/* A link-local client's name has the interface, so it is read before that changes. */
 static int prepare(struct swap *swap)
 {
     int rc = get(swap->old, SOL_SOCKET, SO_BINDTOIFINDEX, &swap->interface, sizeof(int));
 
+    swap->peer.n = sizeof(swap->peer.name);
+    if (!rc && getpeername(swap->old, (struct sockaddr *)&swap->peer.name, &swap->peer.n))
+        rc = -errno;
     rc = rc ? rc : get(swap->old, SOL_SOCKET, SO_SNDBUF, &swap->sndbuf, sizeof(int));
     rc = rc ? rc : bind_new(swap);
     rc = rc ? rc : carry_options(swap);
@@ -337,16 +342,14 @@ static uint32_t wire_clock(const struct swap *swap)
 static int connect_new(struct swap *swap)
 {
     uint32_t received = swap->at.rcv_nxt + swap->conn.delta.rx - (uint32_t)swap->at.unread;
-    struct end peer = {.n = sizeof(peer.name)};
-    int rc = getpeername(swap->old, (struct sockaddr *)&peer.name, &peer.n) ? -errno : 0;
+    int rc = set_tcp(swap->fd, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE);
 
-    rc = rc ? rc : set_tcp(swap->fd, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE);
     rc = rc ? rc : set_tcp(swap->fd, TCP_QUEUE_SEQ, (int)swap->una);
     rc = rc ? rc : set_tcp(swap->fd, TCP_REPAIR_QUEUE, TCP_RECV_QUEUE);
     rc = rc ? rc : set_tcp(swap->fd, TCP_QUEUE_SEQ, (int)received);
     if (!rc && swap->info.tcpi_options & TCPI_OPT_TIMESTAMPS)
         rc = set_tcp(swap->fd, TCP_TIMESTAMP, (int)wire_clock(swap));
-    if (!rc && connect(swap->fd, (const struct sockaddr *)&peer.name, peer.n))
+    if (!rc && connect(swap->fd, (const struct sockaddr *)&swap->peer.name, swap->peer.n))
         rc = -errno;
     return rc;
 }

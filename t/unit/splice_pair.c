@@ -5,6 +5,7 @@
 #include <linux/filter.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -20,18 +21,23 @@ enum { CHUNK = 1 << 16, SYN = 2, TCP_FLAGS_AT = 13 };
 bool pair_enter_namespace(void)
 {
     return geteuid() == 0 && unshare(CLONE_NEWNET) == 0 &&
-           system("ip link set lo mtu 1500 up") == 0;
+           system("ip link set lo mtu 1500 up && ip addr add fe80::1/64 dev lo nodad") == 0;
 }
 
 static struct sockaddr_in6 loopback6(enum family family, socklen_t *n)
 {
     struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    struct in6_addr link_local = {.s6_addr = {0xfe, 0x80, [15] = 1}};
     struct in6_addr mapped = {.s6_addr = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}};
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
 
     *n = family == V4 ? sizeof(in) : sizeof(in6);
     if (family == MAPPED)
         in6.sin6_addr = mapped;
+    if (family == LINK_LOCAL) {
+        in6.sin6_addr = link_local;
+        in6.sin6_scope_id = if_nametoindex("lo");
+    }
     if (family == V4)
         memcpy(&in6, &in, sizeof(in));
     return in6;

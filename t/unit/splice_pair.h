@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-enum family { V4, V6, MAPPED, FAMILIES };
+enum family { V4, V6, MAPPED, LINK_LOCAL, FAMILIES };
 enum side { CLIENT, SERVER };
 enum { PAIR_PATIENCE_MS = 20000 };
 

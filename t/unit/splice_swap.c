@@ -30,7 +30,7 @@ enum {
     CLOSED = 7, /* tcpi_state */
 };
 
-static const char *const family_names[] = {"IPv4", "IPv6", "::ffff:127.0.0.1"};
+static const char *const family_names[] = {"IPv4", "IPv6", "::ffff:127.0.0.1", "fe80::1%lo"};
 
 /* --- swaps ------------------------------------------------------------------------------------ */
 
