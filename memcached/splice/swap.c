@@ -545,7 +545,7 @@ static bool go_back(struct swap *swap)
 }
 
 /* Whether what failed may succeed later. */
-static bool may_pass(int error)
+static bool may_pass(enum swap_step step, int error)
 {
     switch (error) {
     case EAGAIN:
@@ -564,6 +564,9 @@ static bool may_pass(int error)
     }
 }
 
+    case EINVAL: /* a route of the type blackhole, */
+    case EACCES: /* prohibit */
+        return step == SWAP_CONNECT;
 static enum swap_result give_up(struct swap *swap, const struct swapped *out)
 {
     if (out->step == SWAP_FINISH) {
@@ -572,7 +575,7 @@ static enum swap_result give_up(struct swap *swap, const struct swapped *out)
     }
     if (!go_back(swap))
         return SWAP_LOST;
-    return may_pass(out->error) ? SWAP_NOT_NOW : SWAP_FAILED;
+    return may_pass(out->step, out->error) ? SWAP_NOT_NOW : SWAP_FAILED;
 }
 
 enum swap_result swap_socket(int old, const struct swap_plan *plan, struct swapped *out)

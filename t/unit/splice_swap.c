@@ -371,6 +371,26 @@ static void urgent_data_are_waited_for(void)
 /*
  * Both ends get other numbers, as if the kernel had answered: the server's socket counts rx bytes
  * less from the client than that has sent, and tx less to it, the last nkept of which the client
+/* Whatever Linux says meanwhile. Rules come before the table of the own addresses. */
+static void a_route_is_waited_for(void)
+{
+    static const char *const kinds[] = {"unreachable", "prohibit", "blackhole"};
+    struct pair pair = pair_open(V4, 0);
+    char line[64];
+    size_t i;
+
+    ok(system("ip rule add pref 10 lookup local && ip rule del pref 0") == 0, "rules are made");
+    for (i = 0; i < COUNT(kinds); i++) {
+        snprintf(line, sizeof(line), "ip rule add pref 1 to 127.0.0.1 %s", kinds[i]);
+        ok(system(line) == 0 && swap(&pair, SERVER, &plain) == SWAP_NOT_NOW,
+           "not while the client is %s", kinds[i]);
+        ok(system("ip rule del pref 1") == 0 && pair_works(&pair), "the old socket goes on");
+    }
+    ok(swap(&pair, SERVER, &plain) == SWAP_DONE && pair_works(&pair), "then it is swapped");
+    ok(system("ip rule add pref 0 lookup local && ip rule del pref 10") == 0, "rules are gone");
+    pair_close(&pair);
+}
+
  * has not acknowledged.
  */
 static void shift(struct pair *pair, uint32_t rx, uint32_t tx, uint32_t nkept, const char *kept)
@@ -564,3 +584,4 @@ int main(void)
     a_connection_in_use_is_swapped();
     return done();
 }
+    a_route_is_waited_for();
