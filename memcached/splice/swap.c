@@ -73,7 +73,7 @@ struct swap {
     size_t nsending;      /* bytes, */
     size_t nflying;       /* of which it may have these */
     uint32_t una;         /* where on the wire the new socket's queue begins */
-    int sndbuf;           /* of the old one */
+    int sndbuf, rcvbuf;   /* of the old one */
 };
 
 static int set_int(int fd, int level, int option, int value)
@@ -185,6 +185,7 @@ static int prepare(struct swap *swap)
     if (!rc && getpeername(swap->old, (struct sockaddr *)&swap->peer.name, &swap->peer.n))
         rc = -errno;
     rc = rc ? rc : get(swap->old, SOL_SOCKET, SO_SNDBUF, &swap->sndbuf, sizeof(int));
+    rc = rc ? rc : get(swap->old, SOL_SOCKET, SO_RCVBUF, &swap->rcvbuf, sizeof(int));
     rc = rc ? rc : bind_new(swap);
     rc = rc ? rc : carry_options(swap);
     rc = rc ? rc : carry_mss(swap);
@@ -407,10 +408,8 @@ static int fill_queue(int fd, const char *text, size_t n, size_t part)
 static int restore_queues(const struct swap *swap)
 {
     size_t nkept = swap->conn.delta.nreply, unread = (size_t)swap->at.unread;
-    int rcvbuf = 0;
-    int rc = get(swap->old, SOL_SOCKET, SO_RCVBUF, &rcvbuf, sizeof(rcvbuf));
+    int rc = make_room(swap->fd, SO_RCVBUF, SO_RCVBUFFORCE, swap->rcvbuf, unread);
 
-    rc = rc ? rc : make_room(swap->fd, SO_RCVBUF, SO_RCVBUFFORCE, rcvbuf, unread);
     rc = rc ? rc
             : make_room(swap->fd, SO_SNDBUF, SO_SNDBUFFORCE, swap->sndbuf, nkept + swap->nsending);
     rc = rc ? rc : set_tcp(swap->fd, TCP_REPAIR_QUEUE, TCP_RECV_QUEUE);
@@ -420,11 +419,21 @@ static int restore_queues(const struct swap *swap)
     return rc ? rc : fill_queue(swap->fd, swap->sending, swap->nflying, swap->nflying);
 }
 
+/*
+ * The largest window that the socket may offer, which Linux sets when it connects and makes larger
+ * only together with the buffer; and the present one. Linux up to 6.1 takes the former for the
+ * present one, too, if that is smaller, so it is set first.
+ */
 static int restore_window(const struct swap *swap)
 {
     struct tcp_repair_window window = swap->window;
     uint32_t rcv_nxt = swap->at.rcv_nxt + swap->conn.delta.rx;
+    int most = 0;
+    int rc = get(swap->old, IPPROTO_TCP, TCP_WINDOW_CLAMP, &most, sizeof(most));
 
+    rc = rc ? rc : set_tcp(swap->fd, TCP_WINDOW_CLAMP, most);
+    if (rc)
+        return rc;
     window.snd_wl1 += swap->conn.delta.rx;
     window.rcv_wup += swap->conn.delta.rx;
     if ((int32_t)(window.rcv_wup - rcv_nxt) > 0)
@@ -473,6 +482,14 @@ static int end_alike(const struct swap *swap)
     return swap->peer_has_ended && shutdown(swap->fd, SHUT_RD) ? -errno : 0;
 }
 
+/* A buffer that was made larger for a queue. */
+static int shrink(int fd, int option, int force, int size)
+{
+    int now = 0, rc = get(fd, SOL_SOCKET, option, &now, sizeof(now));
+
+    return rc || now <= size ? rc : set_int(fd, SOL_SOCKET, force, size / 2);
+}
+
 /*
  * The old socket's end is silent. That of the repair sends a probe, which tells the client what was
  * received; and it leaves a socket beside which no other gets the address, so that no server could
@@ -481,16 +498,15 @@ static int end_alike(const struct swap *swap)
 static int finish(struct swap *swap)
 {
     const struct sockaddr none = {.sa_family = AF_UNSPEC};
-    int sndbuf = 0, rc;
+    int rc;
 
     connect(swap->old, &none, sizeof(none));
     rc = set_tcp(swap->fd, TCP_REPAIR, TCP_REPAIR_OFF);
     rc = rc ? rc : set_int(swap->fd, SOL_SOCKET, SO_REUSEADDR, 1);
     rc = rc ? rc : send_rest(swap);
     rc = rc ? rc : end_alike(swap);
-    rc = rc ? rc : get(swap->fd, SOL_SOCKET, SO_SNDBUF, &sndbuf, sizeof(sndbuf));
-    if (!rc && sndbuf > swap->sndbuf)
-        rc = set_int(swap->fd, SOL_SOCKET, SO_SNDBUFFORCE, swap->sndbuf / 2);
+    rc = rc ? rc : shrink(swap->fd, SO_SNDBUF, SO_SNDBUFFORCE, swap->sndbuf);
+    rc = rc ? rc : shrink(swap->fd, SO_RCVBUF, SO_RCVBUFFORCE, swap->rcvbuf);
     return rc ? rc : set_int(swap->fd, SOL_SOCKET, SO_BUF_LOCK, 0);
 }
 
@@ -548,6 +564,9 @@ static bool go_back(struct swap *swap)
 static bool may_pass(enum swap_step step, int error)
 {
     switch (error) {
+    case EINVAL: /* a route of the type blackhole, */
+    case EACCES: /* prohibit */
+        return step == SWAP_CONNECT;
     case EAGAIN:
     case ENOMEM:
     case ENOBUFS:
@@ -564,9 +583,6 @@ static bool may_pass(enum swap_step step, int error)
     }
 }
 
-    case EINVAL: /* a route of the type blackhole, */
-    case EACCES: /* prohibit */
-        return step == SWAP_CONNECT;
 static enum swap_result give_up(struct swap *swap, const struct swapped *out)
 {
     if (out->step == SWAP_FINISH) {

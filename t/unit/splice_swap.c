@@ -187,6 +187,26 @@ static void options_are_kept(void)
     pair_close(&pair);
 }
 
+/* Linux makes it larger as the client sends more, and the window with it. */
+static void the_receive_buffer_is_as_large(void)
+{
+    enum { WINDOW = 300000 };
+    struct pair pair = pair_open(V4, 0);
+    int rcvbuf;
+
+    pair_say(&pair, CLIENT, 40000);
+    pair_set(pair.server, IPPROTO_TCP, TCP_WINDOW_CLAMP, WINDOW);
+    rcvbuf = pair_get(pair.server, SOL_SOCKET, SO_RCVBUF);
+    ok(swap(&pair, SERVER, &plain) == SWAP_DONE, "a socket with unread bytes is swapped");
+    ok(pair_get(pair.server, SOL_SOCKET, SO_RCVBUF) == rcvbuf,
+       "the receive buffer is as large as it was");
+    ok(pair_get(pair.server, IPPROTO_TCP, TCP_WINDOW_CLAMP) == WINDOW,
+       "so is the largest window, %d", pair_get(pair.server, IPPROTO_TCP, TCP_WINDOW_CLAMP));
+    ok(pair_get(pair.server, SOL_SOCKET, SO_BUF_LOCK) == 0, "and Linux may make it larger");
+    ok(pair_works(&pair), "each byte arrives once");
+    pair_close(&pair);
+}
+
 static void the_old_socket_has_no_connection(void)
 {
     struct pair pair = pair_open(V4, 0);
@@ -351,26 +371,6 @@ static void ends_are_taken_over(enum family family)
     pair_close(&pair);
 }
 
-static void urgent_data_are_waited_for(void)
-{
-    struct pair pair = pair_open(V4, 0);
-    char text[8];
-
-    send(pair.client, "ab!", 3, MSG_OOB);
-    send(pair.client, "cd", 2, 0);
-    ok(swap(&pair, SERVER, &plain) == SWAP_NOT_NOW, "not while urgent data are unread");
-    ok(recv(pair.server, text, sizeof(text), 0) == 2 && recv(pair.server, text, 8, 0) == 2 &&
-           memcmp(text, "cd", 2) == 0,
-       "the old socket reads what is around them");
-    ok(swap(&pair, SERVER, &plain) == SWAP_DONE && pair_works(&pair), "then it is swapped");
-    pair_close(&pair);
-}
-
-/* --- other numbers ---------------------------------------------------------------------------- */
-
-/*
- * Both ends get other numbers, as if the kernel had answered: the server's socket counts rx bytes
- * less from the client than that has sent, and tx less to it, the last nkept of which the client
 /* Whatever Linux says meanwhile. Rules come before the table of the own addresses. */
 static void a_route_is_waited_for(void)
 {
@@ -391,6 +391,26 @@ static void a_route_is_waited_for(void)
     pair_close(&pair);
 }
 
+static void urgent_data_are_waited_for(void)
+{
+    struct pair pair = pair_open(V4, 0);
+    char text[8];
+
+    send(pair.client, "ab!", 3, MSG_OOB);
+    send(pair.client, "cd", 2, 0);
+    ok(swap(&pair, SERVER, &plain) == SWAP_NOT_NOW, "not while urgent data are unread");
+    ok(recv(pair.server, text, sizeof(text), 0) == 2 && recv(pair.server, text, 8, 0) == 2 &&
+           memcmp(text, "cd", 2) == 0,
+       "the old socket reads what is around them");
+    ok(swap(&pair, SERVER, &plain) == SWAP_DONE && pair_works(&pair), "then it is swapped");
+    pair_close(&pair);
+}
+
+/* --- other numbers ---------------------------------------------------------------------------- */
+
+/*
+ * Both ends get other numbers, as if the kernel had answered: the server's socket counts rx bytes
+ * less from the client than that has sent, and tx less to it, the last nkept of which the client
  * has not acknowledged.
  */
 static void shift(struct pair *pair, uint32_t rx, uint32_t tx, uint32_t nkept, const char *kept)
@@ -565,6 +585,7 @@ int main(void)
             queues_are_taken_over((enum family)family, i);
     bytes_in_flight_are_sent_again();
     options_are_kept();
+    the_receive_buffer_is_as_large();
     the_old_socket_has_no_connection();
     for (step = SWAP_REPAIR; step <= SWAP_REMOVE; step++)
         for (family = 0; family < FAMILIES; family++)
@@ -574,6 +595,7 @@ int main(void)
         ends_are_taken_over((enum family)family);
     others_are_refused();
     urgent_data_are_waited_for();
+    a_route_is_waited_for();
     numbers_are_shifted(0, 0, 0);
     numbers_are_shifted(3000, 70000, 0);
     numbers_are_shifted(300, KEPT, KEPT);
@@ -584,4 +606,3 @@ int main(void)
     a_connection_in_use_is_swapped();
     return done();
 }
-    a_route_is_waited_for();
