@@ -15,9 +15,10 @@
 #include <sys/types.h>
 
 /* Capabilities that may be kept, as bits. */
-#define CREDENTIALS_NET_ADMIN (UINT64_C(1) << 12)
-#define CREDENTIALS_NET_RAW   (UINT64_C(1) << 13)
-#define CREDENTIALS_BPF       (UINT64_C(1) << 39)
+#define CREDENTIALS_NET_BIND_SERVICE (UINT64_C(1) << 10)
+#define CREDENTIALS_NET_ADMIN        (UINT64_C(1) << 12)
+#define CREDENTIALS_NET_RAW          (UINT64_C(1) << 13)
+#define CREDENTIALS_BPF              (UINT64_C(1) << 39)
 
 struct credentials_user {
     bool given;

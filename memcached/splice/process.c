@@ -289,7 +289,8 @@ void process_run(const struct process *process)
 
     ignore_signals();
     prctl(PR_SET_NAME, "memcached-undo");
-    credentials_become_keeping(process->user, CREDENTIALS_NET_ADMIN | CREDENTIALS_NET_RAW);
+    credentials_become_keeping(process->user, CREDENTIALS_NET_ADMIN | CREDENTIALS_NET_RAW |
+                                                  CREDENTIALS_NET_BIND_SERVICE);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
     swapped.error = -keep_descriptors(process);

@@ -13,7 +13,8 @@
  * can be taken back.
  *
  * Needs CAP_NET_ADMIN in the socket's network namespace, and CAP_NET_RAW, without which Linux does
- * not bind a socket to an interface and then to another one or to none. Any thread; takes no lock,
+ * not bind a socket to an interface and then to another one or to none; and CAP_NET_BIND_SERVICE
+ * where the server's port is below net.ipv4.ip_unprivileged_port_start. Any thread; takes no lock,
  * keeps nothing.
  */
 #ifndef SPLICE_SWAP_H

@@ -219,7 +219,8 @@ static enum undo_result undo_pair(const struct test *test, struct pair *pair,
 
 static void it_has_little(const struct test *test)
 {
-    const unsigned long wanted = CREDENTIALS_NET_ADMIN | CREDENTIALS_NET_RAW;
+    const unsigned long wanted =
+        CREDENTIALS_NET_ADMIN | CREDENTIALS_NET_RAW | CREDENTIALS_NET_BIND_SERVICE;
     char uids[64], all[64];
 
     ok(test->process > 0, "it is a child of the server, named memcached-undo");
@@ -231,7 +232,7 @@ static void it_has_little(const struct test *test)
            number_of(test->process, "CapPrm:", 16) == wanted &&
            number_of(test->process, "CapBnd:", 16) == 0 &&
            number_of(test->process, "NoNewPrivs:", 10) == 1,
-       "it has two capabilities, and gains no more");
+       "it has three capabilities, and gains no more");
     ok(count_fds(test->process) == FDS,
        "it has three descriptors of nothing, six of the kernel path, and one a thread");
     ok(largest_map(getpid()) >= MC_EXTENT_BYTES / 1024 &&

@@ -100,6 +100,19 @@ def the_route_moves_for_good():
                 m.move(out, into), *LARGE)
 
 
+def privileged():
+    """The port is one that only root may bind."""
+    pair = netns.Pair(2)
+    netns.sh("sysctl", "-qw", "net.ipv4.ip_unprivileged_port_start=32768", namespace=pair.server)
+    return pair
+
+
+@tap.case
+def the_route_moves_and_the_port_is_privileged():
+    mid_run("both take another interface, the port is privileged", lambda m, _load:
+            m.move(True, True), pair=privileged)
+
+
 def to_client(m):
     return ("-6", "fd77:0::2/128") if m.v6 else ("-4", "10.77.0.2/32")
 
