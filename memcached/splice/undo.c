@@ -2,6 +2,7 @@
 #include "splice/undo.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -29,14 +30,32 @@ struct undo {
     unsigned int nchannels;
     struct channel {
         int fd;
+        int spare;     /* a descriptor that makes room for one that comes with a reply; -1: none */
         bool is_taken; /* by a thread; atomic */
     } channels[];
 };
 
-/* 0, -ETIMEDOUT or -errno. */
-static int receive(int channel, int patience_ms, struct message_reply *reply, int *fd)
+static void give_room(struct channel *channel)
 {
-    struct pollfd poll_on = {channel, POLLIN, 0};
+    if (channel->spare >= 0)
+        close(channel->spare);
+    channel->spare = -1;
+}
+
+static bool reserve_room(struct channel *channel)
+{
+    if (channel->spare < 0)
+        channel->spare = fcntl(channel->fd, F_DUPFD_CLOEXEC, 0);
+    return channel->spare >= 0;
+}
+
+/*
+ * 0, -ETIMEDOUT or -errno. Where the server has all the descriptors that it may have, Linux would
+ * close one that comes with the reply, and with it the connection.
+ */
+static int receive(struct channel *channel, int patience_ms, struct message_reply *reply, int *fd)
+{
+    struct pollfd poll_on = {channel->fd, POLLIN, 0};
     int n;
 
     do
@@ -44,7 +63,8 @@ static int receive(int channel, int patience_ms, struct message_reply *reply, in
     while (n < 0 && errno == EINTR);
     if (n <= 0)
         return n ? -errno : -NO_ANSWER;
-    return message_receive(channel, reply, sizeof(*reply), fd);
+    give_room(channel);
+    return message_receive(channel->fd, reply, sizeof(*reply), fd);
 }
 
 /* --- start and end ---------------------------------------------------------------------------- */
@@ -58,7 +78,7 @@ static int open_channels(struct undo *undo, unsigned int n, int *theirs)
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
             return -errno;
         theirs[undo->nchannels] = ends[1];
-        undo->channels[undo->nchannels++].fd = ends[0];
+        undo->channels[undo->nchannels++] = (struct channel){.fd = ends[0], .spare = -1};
     }
     return 0;
 }
@@ -81,10 +101,10 @@ static pid_t fork_process(const struct undo *undo, const struct undo_kernel *ker
 }
 
 /* What the process says of its trial. 0, or -1 with `error`. */
-static int hear_trial(const struct undo *undo, char *error, size_t nerror)
+static int hear_trial(struct undo *undo, char *error, size_t nerror)
 {
     struct message_reply reply;
-    int fd, rc = receive(undo->channels[0].fd, START_MS, &reply, &fd);
+    int fd, rc = receive(&undo->channels[0], START_MS, &reply, &fd);
 
     if (rc)
         snprintf(error, nerror, "the undo process does not start (%s)", strerror(-rc));
@@ -118,6 +138,8 @@ int undo_start(struct undo **out, const struct undo_kernel *kernel,
             waitpid(child, NULL, 0);
         return -1;
     }
+    for (unsigned int i = 0; i < undo->nchannels; i++)
+        reserve_room(&undo->channels[i]);
     *out = undo;
     return 0;
 }
@@ -133,8 +155,9 @@ void undo_stop(struct undo *undo)
     for (i = 0; i < undo->nchannels; i++)
         shutdown(undo->channels[i].fd, SHUT_WR);
     for (i = 0; i < undo->nchannels; i++) {
-        if (receive(undo->channels[i].fd, patience, &reply, &fd) == -NO_ANSWER)
+        if (receive(&undo->channels[i], patience, &reply, &fd) == -NO_ANSWER)
             patience = 0;
+        give_room(&undo->channels[i]);
         close(undo->channels[i].fd);
     }
     free(undo);
@@ -177,12 +200,14 @@ static void report(struct undo *undo, const struct message_reply *reply)
                   swap_step_text((enum swap_step)reply->step), strerror(reply->error));
 }
 
-static int exchange(const struct channel *channel, int socket,
-                    const struct message_request *request, struct message_reply *reply, int *fd)
+static int exchange(struct channel *channel, int socket, const struct message_request *request,
+                    struct message_reply *reply, int *fd)
 {
     int rc = message_send(channel->fd, request, sizeof(*request), socket);
 
-    return rc ? rc : receive(channel->fd, PATIENCE_MS, reply, fd);
+    rc = rc ? rc : receive(channel, PATIENCE_MS, reply, fd);
+    reserve_room(channel); /* or, if there is none now, before the next request */
+    return rc;
 }
 
 bool undo_lives(const struct undo *undo)
@@ -204,6 +229,10 @@ static enum undo_result ask(struct undo *undo, int socket, enum message_what wha
     channel = take_channel(undo);
     if (!channel)
         return UNDO_NOT_NOW;
+    if (!reserve_room(channel)) {
+        leave_channel(channel);
+        return UNDO_NOT_NOW;
+    }
     rc = exchange(channel, socket, &request, reply, fd);
     if (rc) {
         give_up(undo, channel, -rc);

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -42,6 +43,7 @@ enum {
     KEPT = 1000,
     REQUESTS = 1000,
     ROUNDS = 200,
+    FEW = 128, /* descriptors */
     LARGE = 1 << 20,
     LEFT_KBYTES = 1 << 10, /* for its threads' stacks and heaps */
 };
@@ -511,6 +513,31 @@ static void nothing_is_left_over(const struct test *test)
     close_again(&pair);
 }
 
+/* Of the server; as many as -c allows, where the hard limit is no higher. */
+static void descriptors_run_out(const struct test *test)
+{
+    struct pair pair = connect_again(test);
+    struct mc_tcp_conn conn = make_entry(pair.server, tag);
+    struct rlimit before, few;
+    int fds[FEW], n = 0;
+    bool done = true;
+
+    getrlimit(RLIMIT_NOFILE, &before);
+    few = (struct rlimit){FEW, before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+    while (n < FEW && (fds[n] = dup(pair.client)) >= 0)
+        n++;
+    for (int i = 0; i < 3; i++) {
+        conn = make_entry(pair.server, tag);
+        done = done && undo_pair(test, &pair, &conn) == UNDO_DONE && pair_works(&pair);
+    }
+    ok(n < FEW && done, "a connection is given back where no descriptor is left");
+    while (n > 0)
+        close(fds[--n]);
+    setrlimit(RLIMIT_NOFILE, &before);
+    close_again(&pair);
+}
+
 /* A thread of the server, with a connection of its own. */
 struct asker {
     const struct test *test;
@@ -745,6 +772,7 @@ int main(void)
     signals_do_not_end_it(&test);
     nothing_is_left_over(&test);
     threads_do_not_wait_for_each_other(&test);
+    descriptors_run_out(&test);
     it_is_ended(&test);
     it_ends_with_the_server(&test);
     no_thread_waits_for_one_that_is_gone(&test, SIGKILL, "killed");
