@@ -27,6 +27,7 @@ enum {
 struct undo {
     bool is_dead;      /* atomic */
     uint64_t reported; /* the last step and error that were logged; atomic */
+    struct entry_access entries;
     unsigned int nchannels;
     struct channel {
         int fd;
@@ -124,6 +125,8 @@ int undo_start(struct undo **out, const struct undo_kernel *kernel,
     pid_t child = -1;
 
     if (!rc)
+        undo->entries = kernel->entries;
+    if (!rc)
         child = fork_process(undo, kernel, user, theirs);
     if (!rc && child < 0)
         rc = child;
@@ -210,6 +213,24 @@ static int exchange(struct channel *channel, int socket, const struct message_re
     return rc;
 }
 
+/*
+ * The process may have died, or may have been stopped, in the middle of a swap: no program then
+ * lets a segment of the connection pass, and its socket sends none. Without its entry, and with no
+ * socket, the client's next segment is answered with a reset.
+ */
+static void end_frozen(const struct undo *undo, int socket, const struct mc_tcp_tag *tag)
+{
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    struct mc_tcp_flow flow;
+    struct mc_tcp_conn conn;
+
+    if (entry_flow(socket, &flow) ||
+        (!entry_read(&undo->entries, &flow, &conn) && conn.lock != MC_TCP_FROZEN))
+        return;
+    connect(socket, &none, sizeof(none));
+    entry_order(undo->entries.order, &flow, tag, MC_TCP_REMOVE);
+}
+
 bool undo_lives(const struct undo *undo)
 {
     return undo && !__atomic_load_n(&undo->is_dead, __ATOMIC_RELAXED);
@@ -236,6 +257,7 @@ static enum undo_result ask(struct undo *undo, int socket, enum message_what wha
     rc = exchange(channel, socket, &request, reply, fd);
     if (rc) {
         give_up(undo, channel, -rc);
+        end_frozen(undo, socket, &tag);
         return UNDO_FAILED;
     }
     leave_channel(channel);

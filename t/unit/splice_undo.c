@@ -655,6 +655,24 @@ static void no_thread_waits_for_one_that_is_gone(struct test *test, int how, con
     close_again(&pair);
 }
 
+/* Killed in the middle of its swap. */
+static void a_frozen_connection_ends(struct test *test)
+{
+    struct pair pair = connect_again(test);
+    struct mc_tcp_conn conn = make_entry(pair.server, tag);
+
+    if (!start(test))
+        return;
+    kill(test->process, SIGKILL);
+    waitpid(test->process, NULL, 0);
+    conn.lock = MC_TCP_FROZEN;
+    ok(undo_pair(test, &pair, &conn) == UNDO_FAILED && lock_of(test, &conn) == -1 &&
+           send(pair.server, "", 1, MSG_NOSIGNAL) < 0,
+       "a connection that the process leaves frozen ends");
+    undo_stop(test->undo);
+    close_again(&pair);
+}
+
 /* --- what it needs ---------------------------------------------------------------------------- */
 
 static void lack(int capability)
@@ -777,6 +795,7 @@ int main(void)
     it_ends_with_the_server(&test);
     no_thread_waits_for_one_that_is_gone(&test, SIGKILL, "killed");
     no_thread_waits_for_one_that_is_gone(&test, SIGSTOP, "stopped");
+    a_frozen_connection_ends(&test);
     it_says_what_it_lacks(&test, lack_net_admin, "CAP_NET_ADMIN");
     it_says_what_it_lacks(&test, lack_net_raw, "CAP_NET_RAW");
     it_says_what_it_lacks(&test, lack_loopback, "the interface lo must be up");
