@@ -4,8 +4,8 @@
  * thread, so that none waits for another's swap. It trusts none of them: it swaps, or resets, the
  * socket of a connection to the server's port only, and one whose entry names this socket.
  *
- * It has three capabilities, few descriptors, nothing of the store, and no memory beyond that of the
- * swaps that run.
+ * It has three capabilities, few descriptors, nothing of the store, and no memory beyond that of
+ * the swaps that run.
  */
 #ifndef SPLICE_PROCESS_H
 #define SPLICE_PROCESS_H

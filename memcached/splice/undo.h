@@ -3,11 +3,11 @@
  * undo: gives TCP connections on which the kernel has answered back to the server alone: a socket
  * takes the place of the old one that has the numbers which the client knows (splice/swap.h).
  *
- * That needs the capabilities of splice/swap.h, which only a small process has, a child of the server:
- * the undo process (splice/process.h). A thread of the server sends it the old socket and gets the
- * new one; or has it reset the connection, with the numbers that the client knows. It ends with the
- * server, and no signal but SIGKILL ends it before, so that connections can be undone while the
- * server ends.
+ * That needs the capabilities of splice/swap.h, which only a small process has, a child of the
+ * server: the undo process (splice/process.h). A thread of the server sends it the old socket and
+ * gets the new one; or has it reset the connection, with the numbers that the client knows. It ends
+ * with the server, and no signal but SIGKILL ends it before, so that connections can be undone
+ * while the server ends.
  */
 #ifndef SPLICE_UNDO_H
 #define SPLICE_UNDO_H
