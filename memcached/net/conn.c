@@ -243,6 +243,20 @@ static bool is_idle(const struct conn *conn, rel_time now)
 enum { UNDO_NS = 4000000 /* that a worker undoes connections at a time, while others wait */ };
 
 /*
+ * Behind an event_del: that has also taken away the turn of a connection that has yielded, whose
+ * socket may stay silent. One whose values are being read from flash waits for no event.
+ */
+static void wait_again(struct conn *conn)
+{
+    if (conn->reading)
+        return;
+    if (conn->listening)
+        event_add(&conn->event, NULL);
+    worker_reactivate(conn->worker, &conn->event, conn->listening ? conn->listening : EV_WRITE,
+                      false);
+}
+
+/*
  * Has a socket that needs no translation serve the connection. Where that cannot be, the programs
  * go on to translate; if they do not see the segments, the connection is reset.
  */
@@ -259,8 +273,7 @@ static void undo(struct conn *conn, rel_time now, enum undo_reason reason)
         conn_close(conn);
         return;
     }
-    if (conn->listening)
-        event_add(&conn->event, NULL);
+    wait_again(conn);
     if (result != UNDO_DONE)
         boundary_put_off(&conn->boundary, conn->worker->nlooks);
 }

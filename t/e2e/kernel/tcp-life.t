@@ -13,7 +13,7 @@ import asking
 import netns
 import server
 import tap
-from lostway import (WAYS, Machine, Talk, cut, cut_xdp, each_family, holds, judge, read_rest,
+from lostway import (MISS, WAYS, Machine, Talk, cut, cut_xdp, each_family, holds, judge, read_rest,
                      slow_reader, works)
 
 
@@ -90,6 +90,25 @@ def a_port_is_used_again_when_the_route_has_moved(v6):
             judge(m, [again], "a port that is used again after the route has moved%s" %
                   (", which moves back" if comes_back else ""), (None,))
             m.move_back()
+
+
+# --- turns -------------------------------------------------------------------------------------
+
+MANY = 140 # requests that come in one segment, so that the server reads them all at once
+
+
+@tap.case
+def the_connection_is_undone_between_its_turns():
+    """In a turn one request is executed; the others wait in the server's memory."""
+    with Machine(options=("-R", 1, "-t", 1)) as m:
+        talks = m.talks(40)
+        tap.at_once(lambda talk: all(talk.ask(b"get none\r\n" * MANY, MISS * MANY)
+                                     for _ in range(40)), talks)
+        holds(not any(talk.end for talk in talks), "clients get a reply to each of many requests",
+              [talk.end for talk in talks])
+        tap.ok(m.count("tcp_undone_unused") > len(talks) / 2, "most are undone meanwhile")
+        for talk in talks:
+            talk.c.close()
 
 
 # --- programs, interfaces, addresses -----------------------------------------------------------
