@@ -19,7 +19,6 @@
 #include "bpf/answer/text.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ctx.bpf.h"
-#include "bpf/packet/headers.bpf.h"
 
 enum verb { VERB_GETS, VERB_META, VERB_BINARY };
 
@@ -116,16 +115,23 @@ __attribute__((noinline)) int get_round(struct scratch *scratch)
     return scratch ? keys_take(scratch, get_step) : PASS_ERROR;
 }
 
+/* Answers the request in scratch->request, behind what the reply has. As get_answer. */
+static __always_inline enum verdict get_add(struct scratch *scratch)
+{
+    request_begin(scratch);
+    if (!request_has_newline(scratch))
+        return PASS_REQUEST;
+    return keys_rest(scratch, get_step(scratch), get_round);
+}
+
 /*
  * Answers the request in scratch->request. STEP_END: the reply's text follows REPLY_TEXT bytes of
  * room for its headers; otherwise a reason to pass.
  */
 static __always_inline enum verdict get_answer(struct scratch *scratch)
 {
-    answer_begin(scratch);
-    if (!request_has_newline(scratch))
-        return PASS_REQUEST;
-    return keys_rest(scratch, get_step(scratch), get_round);
+    reply_begin(scratch);
+    return get_add(scratch);
 }
 
 /*
@@ -192,9 +198,8 @@ static __always_inline enum verdict verb_look(struct scratch *scratch, const enu
     if (rc != FOUND_HIT)
         return rc;
     scratch->nreply += scratch->nwire;
-    scratch->classes[0] = scratch->clsid;
-    scratch->nhits = 1;
-    return FOUND_HIT;
+    rc = hit_note(scratch);
+    return rc ? rc : FOUND_HIT;
 }
 
 /* Answers a request of one key. STEP_END, a reason, or of LOOK_ONCE FOUND_RETRY. */
@@ -221,15 +226,15 @@ static __always_inline enum verdict verb_answer_one(struct scratch *scratch, con
 /* --- any request ----------------------------------------------------------------------------- */
 
 /*
- * Answers a request that begins with one of these verbs, as get_answer does a get. Linux limits
- * calls to eight frames; this function needs four below it.
+ * Answers a request that begins with one of these verbs, as get_add does a get. Linux limits calls
+ * to eight frames; this function needs four below it.
  */
-static __always_inline enum verdict verb_answer(struct scratch *scratch, const enum look look)
+static __always_inline enum verdict verb_add(struct scratch *scratch, const enum look look)
 {
     u32 text;
     enum verdict rc;
 
-    answer_begin(scratch);
+    request_begin(scratch);
     text = LOAD32(scratch->request);
     if ((u8)text == BINARY_MAGIC)
         return verb_answer_one(scratch, VERB_BINARY, look);
@@ -248,6 +253,12 @@ static __always_inline enum verdict verb_answer(struct scratch *scratch, const e
     rc = keys_rest(scratch, rc, gets_round);
     barrier(); /* or the verifier follows the sending once for each way to get here */
     return rc;
+}
+
+static __always_inline enum verdict verb_answer(struct scratch *scratch, const enum look look)
+{
+    reply_begin(scratch);
+    return verb_add(scratch, look);
 }
 
 /*
@@ -272,10 +283,7 @@ static __always_inline enum verdict packet_answer(struct packet packet, struct s
 
     if (rc)
         return rc;
-    if (kind != HEAD_GET)
-        return verb_answer(scratch, LOOK_AGAIN);
-    /* XDP has too little stack left for another call. */
-    return packet.from == PACKET_XDP ? get_answer(scratch) : get_answer_any(scratch);
+    return kind == HEAD_GET ? get_answer_any(scratch) : verb_answer(scratch, LOOK_AGAIN);
 }
 
 #endif

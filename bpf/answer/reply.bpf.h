@@ -108,18 +108,28 @@ static __always_inline u64 reply_number(struct scratch *scratch, u64 at, u64 num
 
 /* --- a get's --------------------------------------------------------------------------------- */
 
+/* Notes that the reply has the item found last: VERDICT_OK or a reason. */
+static __always_inline enum verdict hit_note(struct scratch *scratch)
+{
+    u64 nhits = scratch->nhits;
+
+    if (nhits >= HITS_MAX)
+        return PASS_SIZE;
+    scratch->classes[nhits] = scratch->clsid;
+    scratch->nhits = nhits + 1;
+    return VERDICT_OK;
+}
+
 /* Takes the copied item into the reply: VERDICT_OK or a reason. */
 static __always_inline enum verdict reply_hit(struct scratch *scratch)
 {
-    u64 at = scratch->nreply, nhits = scratch->nhits;
+    u64 at = scratch->nreply;
 
-    if (nhits >= HITS_MAX)
+    if (hit_note(scratch))
         return PASS_SIZE;
     bound_mask(at, 2047);
     STORE32(scratch->reply + at, (u32)TEXT_VALUE);
     STORE16(scratch->reply + at + 4, (u16)(TEXT_VALUE >> 32));
-    scratch->classes[nhits] = scratch->clsid;
-    scratch->nhits = nhits + 1;
     scratch->nreply += 6 + scratch->nwire;
     return VERDICT_OK;
 }

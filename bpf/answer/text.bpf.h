@@ -88,22 +88,33 @@ static __always_inline enum verdict request_check(struct packet packet, struct s
 
 /* --- keys ------------------------------------------------------------------------------------ */
 
-/* Before a request's first word is looked at. */
-static __always_inline void answer_begin(struct scratch *scratch)
+/* Before a reply's first byte is written. */
+static __always_inline void reply_begin(struct scratch *scratch)
+{
+    scratch->nhits = 0;
+    scratch->nmarks = 0;
+    scratch->wire_sum = 0;
+    scratch->nreply = REPLY_TEXT;
+}
+
+/* Before a request's first word is looked at, whose reply goes on where that is. */
+static __always_inline void request_begin(struct scratch *scratch)
 {
     u64 at = scratch->nrequest;
 
     scratch->at = 0;
     scratch->nkeys = 0;
-    scratch->nhits = 0;
-    scratch->nmarks = 0;
     scratch->ntries = 0;
     scratch->needs = 0;
-    scratch->wire_sum = 0;
-    scratch->nreply = REPLY_TEXT;
     /* Zeros behind the request end every search for its end. */
     bound_mask(at, REQUEST_ROOM - 1);
     STORE64(scratch->request + at, 0);
+}
+
+static __always_inline void answer_begin(struct scratch *scratch)
+{
+    reply_begin(scratch);
+    request_begin(scratch);
 }
 
 static __always_inline int request_has_newline(const struct scratch *scratch)

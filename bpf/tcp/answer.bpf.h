@@ -12,6 +12,7 @@
 #include "bpf/packet/base.bpf.h"
 #include "bpf/tcp/commit.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
+#include "bpf/tcp/pipeline.bpf.h"
 #include "bpf/tcp/rtx.bpf.h"
 
 /* Whether a segment came from where the server's segments go to. */
@@ -19,14 +20,6 @@ static __always_inline int conn_came_by_path(const struct mc_tcp_conn *conn, u64
                                              u32 vlan)
 {
     return conn->ifindex == ifindex && conn->vlan == vlan && conn->mac == (from & 0xffffffffffff);
-}
-
-/* What a request that begins with these bytes seems to be: HEAD_GET, HEAD_VERB or HEAD_FOREIGN. */
-static __always_inline enum verdict text_kind(u32 text)
-{
-    if (text == TEXT_GET)
-        return HEAD_GET;
-    return text_is_verb(text) ? HEAD_VERB : HEAD_FOREIGN;
 }
 
 /* The server takes no request of the protocol that the connection does not speak. */
@@ -50,8 +43,8 @@ static __always_inline int conn_is_narrow(const struct mc_tcp_conn *conn,
 }
 
 /*
- * Looks up what the request in the packet asks for, and keeps the reply: 0, or the reason to pass.
- * `scratch` has the headers.
+ * Looks up what the requests in the packet ask for, mostly one, and keeps the reply: 0, or the
+ * reason to pass. `scratch` has the headers.
  */
 static __always_inline enum verdict tcp_lookup(struct packet packet, struct scratch *scratch,
                                                struct segment_scratch *tcp,
@@ -61,7 +54,9 @@ static __always_inline enum verdict tcp_lookup(struct packet packet, struct scra
 
     if (unlikely(tcp_is_bypassed()))
         return PASS_TCP_BYPASS;
-    rc = packet_answer(packet, scratch, kind); /* RULE_WHOLE */
+    rc = packet_take(packet, scratch, kind, 0);
+    if (!rc)
+        rc = segment_answer(scratch, tcp, kind);
     if (rc == PASS_COMMAND)
         return PASS_TCP_COMMAND;
     if (rc == PASS_PACKET || rc == PASS_REQUEST)
@@ -78,18 +73,19 @@ static __always_inline enum verdict tcp_lookup(struct packet packet, struct scra
 }
 
 /* Counts an answer that was sent. */
-static __always_inline void tcp_count_answer(struct scratch *scratch, struct mc_tcp_slot *slot,
-                                             u64 by)
+static __always_inline void tcp_count_answer(struct scratch *scratch,
+                                             const struct segment_scratch *tcp,
+                                             struct mc_tcp_slot *slot, u64 by)
 {
     u32 zero = 0;
     struct mc_tcp_counts *counts = bpf_map_lookup_elem(&mc_tcp_counts, &zero);
 
     if (counts) {
-        counts->count[by & 31]++;
+        counts->count[by & 31] += tcp->nrequests;
         counts->count[MC_TCP_BYTES_READ] += scratch->ntext;
         counts->count[MC_TCP_BYTES_WRITTEN] += scratch->nreply - REPLY_TEXT;
     }
-    slot->answered++;
+    slot->answered += tcp->nrequests;
     count_hits(scratch);
     reply_read(scratch);
 }

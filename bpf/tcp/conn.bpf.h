@@ -89,6 +89,12 @@ struct segment_scratch {
     u32 option, noption;       /* of the segment: the one that has blocks (sack.bpf.h) */
     u32 is_one;                /* the reply is as one_lookup leaves it (one.bpf.h) */
     char frame[256];           /* one without data, while its packet is another (ingress.bpf.h) */
+    /* --- several requests (pipeline.bpf.h) --- */
+    u32 nrequests; /* that were answered; 1 of a segment with one */
+    u32 nkeys;     /* of them all */
+    u32 at;        /* of the next one in the text */
+    u32 kind;      /* what it seems to be */
+    char text[REQUEST_ROOM + 512];
 };
 
 struct {

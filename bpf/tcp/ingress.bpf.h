@@ -212,6 +212,17 @@ tcp_leave_request(struct segment_scratch *tcp, const struct mc_tcp_conn *conn, e
     return why;
 }
 
+/* tcp_lookup as a function, as tcp_xdp_lookup is. */
+__attribute__((noinline)) int tcp_tc_lookup(struct __sk_buff *skb, const struct mc_tcp_conn *conn,
+                                            int kind)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    struct scratch *scratch = scratch_get();
+
+    return tcp && scratch && conn ? tcp_lookup(packet_tc(skb), scratch, tcp, conn, kind)
+                                  : PASS_TCP_LOOKUP;
+}
+
 /* Answers a request, whose reply is then to be sent: VERDICT_OK; or it is left, for this reason. */
 static __always_inline enum verdict tcp_tc_answer(struct __sk_buff *skb, struct scratch *scratch,
                                                   struct segment_scratch *tcp,
@@ -239,13 +250,13 @@ static __always_inline enum verdict tcp_tc_answer(struct __sk_buff *skb, struct 
         return tcp_leave(tcp, PASS_TCP_WAY);
     scratch->nframe = skb->len;
     scratch->ntext = tcp->segment.n;
-    rc = tcp_lookup(packet_tc(skb), scratch, tcp, conn, kind);
+    rc = tcp_tc_lookup(skb, conn, kind);
     if (rc)
         return tcp_leave_request(tcp, conn, rc);
     rc = tcp_commit(conn, slot, scratch, tcp, 1);
     if (rc)
         return tcp_leave_request(tcp, conn, rc);
-    tcp_count_answer(scratch, slot, MC_TCP_ANSWERED_TC);
+    tcp_count_answer(scratch, tcp, slot, MC_TCP_ANSWERED_TC);
     return VERDICT_OK;
 }
 

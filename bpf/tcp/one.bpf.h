@@ -30,6 +30,7 @@ static __always_inline struct mc_tcp_rtx *one_place(struct scratch *scratch,
         *rc = PASS_TCP_WINDOW;
         return NULL;
     }
+    tcp->nrequests = 1;
     tcp->owner = mc_tcp_rtx_owner(tcp->segment.ack, conn->slot, conn->generation);
     rtx = rtx_take(tcp->owner, &tcp->segment.flow, &tcp->rtx);
     if (unlikely(!rtx)) {

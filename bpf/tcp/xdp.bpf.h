@@ -64,22 +64,26 @@ static __always_inline int tcp_xdp_pass(const struct segment_scratch *tcp, enum 
 }
 
 /*
- * As tcp_lookup, by the short way if there is one. A function, behind which the verifier goes on
- * once, and not once for each way.
+ * As tcp_lookup of a get of one key, by the short way; or FOUND_MORE. A function, as is that of all
+ * others: behind them the verifier goes on once, and not once for each way, and neither has the
+ * other's stack above it.
  */
+__attribute__((noinline)) int tcp_xdp_one(struct xdp_md *ctx, const struct mc_tcp_conn *conn)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    struct scratch *scratch = scratch_get();
+
+    return tcp && scratch && conn ? one_lookup(ctx, scratch, tcp, conn) : PASS_TCP_LOOKUP;
+}
+
 __attribute__((noinline)) int tcp_xdp_lookup(struct xdp_md *ctx, const struct mc_tcp_conn *conn,
                                              int kind)
 {
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
-    enum verdict rc = FOUND_MORE;
 
-    if (!tcp || !scratch || !conn)
-        return PASS_TCP_LOOKUP;
-    if (kind == HEAD_GET)
-        rc = one_lookup(ctx, scratch, tcp, conn);
-    tcp->is_one = rc != FOUND_MORE;
-    return rc == FOUND_MORE ? tcp_lookup(packet_xdp(ctx), scratch, tcp, conn, kind) : rc;
+    return tcp && scratch && conn ? tcp_lookup(packet_xdp(ctx), scratch, tcp, conn, kind)
+                                  : PASS_TCP_LOOKUP;
 }
 
 /* Answers a request, or passes it. */
@@ -91,7 +95,10 @@ static __always_inline int tcp_xdp_answer(struct xdp_md *ctx, struct scratch *sc
     enum verdict rc;
     int grown, undo;
 
-    rc = tcp_xdp_lookup(ctx, conn, kind);
+    rc = kind == HEAD_GET ? tcp_xdp_one(ctx, conn) : FOUND_MORE;
+    tcp->is_one = rc != FOUND_MORE;
+    if (rc == FOUND_MORE)
+        rc = tcp_xdp_lookup(ctx, conn, kind);
     if (rc)
         return tcp_xdp_pass(tcp, rc);
     nframe = tcp_frame_size(scratch, before);
@@ -103,7 +110,7 @@ static __always_inline int tcp_xdp_answer(struct xdp_md *ctx, struct scratch *sc
     }
     rc = tcp_commit(conn, slot, scratch, tcp, 0);
     if (likely(!rc)) {
-        tcp_count_answer(scratch, slot, MC_TCP_ANSWERED_XDP);
+        tcp_count_answer(scratch, tcp, slot, MC_TCP_ANSWERED_XDP);
         return tcp_xdp_send(ctx, scratch, tcp, nframe);
     }
     undo = (int)nframe - (int)before;

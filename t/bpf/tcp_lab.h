@@ -151,6 +151,7 @@ struct request {
     size_t nreply;
     uint32_t reason; /* counted so */
     unsigned int hits, misses;
+    unsigned int more; /* requests in the text besides the first */
 };
 
 /* What is odd in a frame, besides what struct segment says. */

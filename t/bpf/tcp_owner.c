@@ -24,7 +24,7 @@ struct row {
     enum fate fate;
 };
 
-static const struct request text = {"STORED\r\n", 8, NULL, 0, 0, 0, 0};
+static const struct request text = {"STORED\r\n", 8, NULL, 0, 0, 0, 0, 0};
 
 static bool same_entry(struct tcp_lab *lab, bool v6, const struct mc_tcp_conn *before,
                        bool has_passed)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests over TCP on two CPUs at once, and while the server publishes. A request that is refused
- * after its reply was made passes as it came, and keeps no text; the same request on two CPUs is
+ * Requests over TCP on two CPUs at once, and while the server publishes. A segment that is refused
+ * after its reply was made passes as it came, and keeps no text; the same segment on two CPUs is
  * answered once, and both send that one reply, whatever becomes of the item. An entry that is
  * removed while a program waits for its lock, and whose memory another connection's entry gets; and
  * one that the server is to remove, and a program has.
@@ -25,6 +25,7 @@ enum {
     STEP = 64, /* turns of a loop, by which the server's command is made later */
     MOVES = 300,
     LOOKS = 200, /* at an entry, until a program on the other CPU waits for its lock */
+    GETS = 2,    /* most in a segment */
     FEW = 200,   /* of both where CPUs run in turns, as in qemu, and seldom meet (T_IN_TURNS) */
 };
 
@@ -34,6 +35,7 @@ struct race {
     struct tcp_lab *lab;
     enum hook hook;
     bool v6, in_turns;
+    unsigned int ngets;      /* in a segment */
     struct mc_tcp_conn conn; /* before each request */
     struct frame frame;
     uint64_t boundary;
@@ -43,7 +45,7 @@ struct race {
     atomic_uint begun, ended, delay;
 };
 
-static const char get_hit[] = "get hit\r\n";
+static const char get_hit[] = "get hit\r\nget hit\r\n";
 
 static void on_cpu(int cpu)
 {
@@ -54,14 +56,20 @@ static void on_cpu(int cpu)
     sched_setaffinity(0, sizeof(set), &set);
 }
 
-/* The reply with a value of n bytes. */
-static size_t make_text(char *text, char byte, size_t n)
+/* The replies, of which these have the second item, bits; the first's value has n bytes. */
+static size_t make_text(const struct race *race, char *text, unsigned int second, size_t n)
 {
-    size_t at = (size_t)sprintf(text, "VALUE hit 0 %zu\r\n", n);
+    size_t at = 0, nvalue;
+    unsigned int i;
 
-    memset(text + at, byte, n);
-    memcpy(text + at + n, "\r\nEND\r\n", 7);
-    return at + n + 7;
+    for (i = 0; i < race->ngets; i++, second >>= 1) {
+        nvalue = second & 1 ? n + 3 : n;
+        at += (size_t)sprintf(text + at, "VALUE hit 0 %zu\r\n", nvalue);
+        memset(text + at, second & 1 ? 'w' : 'v', nvalue);
+        memcpy(text + at + nvalue, "\r\nEND\r\n", 7);
+        at += nvalue + 7;
+    }
+    return at;
 }
 
 static void make_frame(struct race *race, struct frame *reply, const char *text, size_t n)
@@ -72,7 +80,8 @@ static void make_frame(struct race *race, struct frame *reply, const char *text,
 
     conn_init(race->lab, &race->conn, 1000, 5000);
     race->boundary = race->lab->slots[TCP_SLOT].boundary;
-    segment_in(race->lab, &segment, &race->conn, get_hit, sizeof(get_hit) - 1);
+    segment_in(race->lab, &segment, &race->conn, get_hit,
+               race->ngets * (sizeof(get_hit) - 1) / GETS);
     segment.v6 = race->v6;
     segment_frame(&race->frame, &segment);
     after = race->conn;
@@ -177,7 +186,7 @@ static bool publish_run(struct race *race, const struct frame *reply, unsigned i
     if (tcp_run(race->lab, race->hook, &race->frame, &run))
         return false;
     rtx = take_kept(race->lab, &freed);
-    if (race->lab->slots[TCP_SLOT].answered == answered + 1)
+    if (race->lab->slots[TCP_SLOT].answered == answered + race->ngets)
         return is_reply(race, race->hook, &run, reply) && rtx == 1 && race->bucket->accessed;
     *late += freed;
     return is_passed(race, race->hook, &run) && rtx == 0 && !race->bucket->accessed &&
@@ -194,7 +203,7 @@ static void test_publishing(struct race *race, size_t n)
     bool right = true;
 
     put_two(race, n);
-    make_frame(race, &reply, text, make_text(text, 'v', n));
+    make_frame(race, &reply, text, make_text(race, text, 0, n));
     atomic_store(&race->stop, false);
     pthread_create(&thread, NULL, publish_main, race);
     for (i = 0; right && i < MOST_RUNS && (i < runs || late < least); i++)
@@ -202,9 +211,9 @@ static void test_publishing(struct race *race, size_t n)
     atomic_store(&race->stop, true);
     pthread_join(thread, NULL);
     ok(right && late >= least,
-       "%s, IPv%d, %zu bytes: while the server publishes a request is answered, or passes as it "
-       "came",
-       names[race->hook], race->v6 ? 6 : 4, n);
+       "%s, IPv%d, %u of %zu bytes: while the server publishes a segment is answered, or passes as "
+       "it came",
+       names[race->hook], race->v6 ? 6 : 4, race->ngets, n);
     diag("%u runs, %u refused late", i, late);
 }
 
@@ -263,7 +272,7 @@ static void test_executing(struct race *race, size_t n)
     char text[1500];
 
     put_two(race, n);
-    make_frame(race, &reply, text, make_text(text, 'v', n));
+    make_frame(race, &reply, text, make_text(race, text, 0, n));
     atomic_store(&race->stop, false);
     atomic_store(&race->begun, 0);
     atomic_store(&race->ended, 0);
@@ -280,8 +289,8 @@ static void test_executing(struct race *race, size_t n)
     atomic_store(&race->stop, true);
     pthread_join(thread, NULL);
     ok(right && tally[0] >= least && tally[1] >= least,
-       "%s, IPv%d, %zu bytes: a request is answered with what the command before it has stored",
-       names[race->hook], race->v6 ? 6 : 4, n);
+       "%s, IPv%d, %u of %zu bytes: gets are answered with what the command before has stored",
+       names[race->hook], race->v6 ? 6 : 4, race->ngets, n);
     diag("answered %u, passed %u", tally[1], tally[0]);
 }
 
@@ -339,36 +348,36 @@ static void *exchange_main(void *from)
 
 /* Whether both sent the same reply, or both passed the request. */
 static bool twins_agree(struct race *race, const struct twin twins[2],
-                        const struct frame replies[2], unsigned int tally[3])
+                        const struct frame replies[1 << GETS], unsigned int tally[5])
 {
     const struct mc_tcp_slot *slot = &race->lab->slots[TCP_SLOT];
     unsigned int freed = 0, rtx = take_kept(race->lab, &freed), i;
 
-    for (i = 0; i < 2; i++) {
+    for (i = 0; i < 1u << race->ngets; i++) {
         if (!is_reply(race, twins[0].by, &twins[0].run, &replies[i]) ||
             !is_reply(race, twins[1].by, &twins[1].run, &replies[i]))
             continue;
         tally[i]++;
-        return slot->answered == 1 && rtx == 1;
+        return slot->answered == race->ngets && rtx == 1;
     }
-    tally[2]++;
+    tally[4]++;
     return is_passed(race, twins[0].by, &twins[0].run) &&
            is_passed(race, twins[1].by, &twins[1].run) && slot->answered == 0 && rtx == 0;
 }
 
 static void test_twins(struct race *race, size_t n)
 {
-    static struct frame replies[2];
+    static struct frame replies[1 << GETS];
     static struct twin twins[2];
     char text[1500];
     pthread_barrier_t barrier;
     pthread_t threads[2], writer;
-    unsigned int i, tally[3] = {0};
+    unsigned int i, tally[5] = {0}, last = (1u << race->ngets) - 1;
     bool right = true;
 
     put_two(race, n);
-    make_frame(race, &replies[0], text, make_text(text, 'v', n));
-    make_frame(race, &replies[1], text, make_text(text, 'w', n + 3));
+    for (i = 0; i <= last; i++)
+        make_frame(race, &replies[i], text, make_text(race, text, i, n));
     pthread_barrier_init(&barrier, NULL, 3);
     atomic_store(&race->stop, false);
     pthread_create(&writer, NULL, exchange_main, race);
@@ -388,10 +397,11 @@ static void test_twins(struct race *race, size_t n)
         pthread_join(threads[i], NULL);
     pthread_join(writer, NULL);
     pthread_barrier_destroy(&barrier);
-    ok(right && !twins[0].failed && !twins[1].failed && tally[0] && tally[1],
-       "%s, IPv%d, %zu bytes: a request on two CPUs: one reply, sent by both", names[race->hook],
-       race->v6 ? 6 : 4, n);
-    diag("one value %u, the other %u, passed %u", tally[0], tally[1], tally[2]);
+    ok(right && !twins[0].failed && !twins[1].failed && tally[0] && tally[last],
+       "%s, IPv%d, %u of %zu bytes: a segment on two CPUs: one reply, sent by both",
+       names[race->hook], race->v6 ? 6 : 4, race->ngets, n);
+    diag("one value %u, the other %u, both %u and %u, passed %u", tally[0], tally[last],
+         last > 1 ? tally[1] : 0, last > 1 ? tally[2] : 0, tally[4]);
 }
 
 /* --- a place that is taken while it is read --------------------------------------------------- */
@@ -432,7 +442,7 @@ static void test_taken(struct race *race)
     bool right;
 
     put_two(race, n);
-    make_frame(race, &reply, text, make_text(text, 'v', n));
+    make_frame(race, &reply, text, make_text(race, text, 0, n));
     conn_put(race->lab, race->v6, &race->conn);
     right = !tcp_run(race->lab, HOOK_INGRESS, &race->frame, &run) &&
             run.verdict == TC_IS_REDIRECT && conn_get(race->lab, race->v6, &conn);
@@ -525,7 +535,7 @@ static void test_moving(struct race *race)
     char text[1500];
 
     put_two(race, 40);
-    make_frame(race, &reply, text, make_text(text, 'v', 40));
+    make_frame(race, &reply, text, make_text(race, text, 0, 40));
     if (race->hook == HOOK_EGRESS) {
         segment_out(&segment, &race->conn, "STORED\r\n", 8);
         segment.v6 = race->v6;
@@ -627,12 +637,18 @@ int main(void)
     for (v6 = 0; v6 < 2; v6++) {
         for (race.hook = HOOK_XDP; race.hook <= HOOK_INGRESS; race.hook++) {
             race.v6 = v6;
+            race.ngets = 1;
             tcp_lab_set_alone(&lab, race.hook == HOOK_INGRESS);
             for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
                 test_publishing(&race, sizes[i]);
             test_executing(&race, sizes[1]);
             test_twins(&race, sizes[1]);
             test_twins(&race, sizes[3]);
+            race.ngets = GETS;
+            test_publishing(&race, sizes[2]);
+            test_executing(&race, sizes[1]);
+            test_twins(&race, sizes[2]);
+            race.ngets = 1;
             test_moving(&race);
         }
         test_moving(&race); /* TC egress */

@@ -25,17 +25,21 @@ static struct request requests[] = {
     {TEXT("gets hit\n"), SAYS("VALUE hit 0 5 77\r\nvalue\r\nEND\r\n"), .hits = 1},
     {TEXT("mg hit v k\r\n"), SAYS("VA 5 khit\r\nvalue\r\n"), .hits = 1},
     {TEXT("get large\r\n"), .reply = large, .hits = 1},
+    {TEXT("get hit\r\nget no\r\n"), SAYS("VALUE hit 0 5\r\nvalue\r\nEND\r\nEND\r\n"), .hits = 1,
+     .misses = 1, .more = 1},
+    {TEXT("mg no v q\r\nmg hit v q\r\nmn\r\n"), SAYS("VA 5\r\nvalue\r\nMN\r\n"), .hits = 1,
+     .misses = 1, .more = 2},
     {TEXT("set hit 0 0 5\r\nvalue\r\n"), .reason = MC_TCP_PASS_COMMAND},
     {TEXT("delete no\r\n"), .reason = MC_TCP_PASS_COMMAND},
     {TEXT("get hi"), .reason = MC_TCP_PASS_SEGMENT},
-    {TEXT("get hit\r\nget no\r\n"), .reason = MC_TCP_PASS_COMMAND},
+    {TEXT("get hit\r\nset no 0 0 1\r\nx\r\n"), .reason = MC_TCP_PASS_COMMAND},
     {TEXT("t\r\n"), .reason = MC_TCP_PASS_COMMAND},
     {TEXT("mg no q\r\n"), .reason = MC_TCP_PASS_COMMAND},
     {TEXT(""), .reason = NOT_COUNTED},
     {TEXT(""), .reason = NOT_COUNTED},
     {TEXT(""), .reason = NOT_COUNTED},
 };
-enum { ANSWERED = 5, REQUESTS = sizeof(requests) / sizeof(requests[0]) };
+enum { ANSWERED = 7, REQUESTS = sizeof(requests) / sizeof(requests[0]) };
 
 /* --- chance ----------------------------------------------------------------------------------- */
 

@@ -715,14 +715,14 @@ static const char *compare_conn(const struct tcp_lab *lab, const struct mc_tcp_c
 
 static const char *compare_counts(const struct tcp_lab *lab, struct mc_tcp_counts *want,
                                   const struct outcome *outcome, enum hook hook,
-                                  const struct segment *segment, const struct mc_tcp_counts *have)
+                                  const struct segment *segment, unsigned int nanswered,
+                                  const struct mc_tcp_counts *have)
 {
-    bool is_answer = outcome->act == ACT_ANSWER || outcome->act == ACT_ANSWER_PAID;
     const char *wrong = NULL;
     size_t i;
 
-    if (is_answer) {
-        want->count[hook == HOOK_XDP ? MC_TCP_ANSWERED_XDP : MC_TCP_ANSWERED_TC]++;
+    if (nanswered) {
+        want->count[hook == HOOK_XDP ? MC_TCP_ANSWERED_XDP : MC_TCP_ANSWERED_TC] += nanswered;
         want->count[MC_TCP_BYTES_READ] += segment->n;
         want->count[MC_TCP_BYTES_WRITTEN] += outcome->nreply;
     } else if (outcome->act == ACT_RESEND) {
@@ -897,6 +897,7 @@ static const char *compare(struct tcp_lab *lab, enum hook hook, const struct seg
     struct mc_counts keys, keys_counted;
     struct mc_tcp_slot slot;
     bool answered, known = conn_get(lab, segment->v6, &before);
+    unsigned int nanswered;
     uint32_t verdict;
     const char *wrong = NULL;
     long freed = -1;
@@ -906,6 +907,7 @@ static const char *compare(struct tcp_lab *lab, enum hook hook, const struct seg
     after = before;
     *found = model_run(lab, hook, segment, request, odd, &after, &freed);
     answered = found->act == ACT_ANSWER || found->act == ACT_ANSWER_PAID;
+    nanswered = answered ? 1 + request->more : 0;
     slot = lab->slots[before.slot];
     loader_tcp_counts(lab->lab.loader, &counts);
     loader_counts(lab->lab.loader, &keys);
@@ -928,10 +930,10 @@ static const char *compare(struct tcp_lab *lab, enum hook hook, const struct seg
     if (!wrong && !conn_get(lab, segment->v6, &have))
         return "the entry is gone";
     wrong = wrong ? wrong : compare_conn(lab, &after, &have);
-    wrong = wrong ? wrong : compare_counts(lab, &counts, found, hook, segment, &counted);
+    wrong = wrong ? wrong : compare_counts(lab, &counts, found, hook, segment, nanswered, &counted);
     wrong = wrong ? wrong : compare_keys(&keys, answered, request, &keys_counted);
     wrong = wrong ? wrong : compare_kept(lab, found, &after, freed);
-    slot.answered += answered;
+    slot.answered += nanswered;
     if (answered || (freed >= 0 && slot.generation == before.generation))
         slot.outstanding = answered;
     note_slot(&slot, hook, segment, odd, found->act, &before, &after);

@@ -20,8 +20,8 @@
 enum { ANOTHER = 0x5eed /* a cookie that no socket has here */ };
 
 static const struct request hit = {
-    "get hit\r\n", 9, "VALUE hit 0 5\r\nvalue\r\nEND\r\n", 27, 0, 1, 0};
-static const struct request reply = {"STORED\r\n", 8, NULL, 0, 0, 0, 0};
+    "get hit\r\n", 9, "VALUE hit 0 5\r\nvalue\r\nEND\r\n", 27, 0, 1, 0, 0};
+static const struct request reply = {"STORED\r\n", 8, NULL, 0, 0, 0, 0, 0};
 
 static struct entry_access entries;
 static int undone; /* the filter of a socket that is followed no more */

@@ -207,6 +207,20 @@ ROWS = (
                                 r"run->content != retransmit_content\([^;]*\)\)", "0)"),),
          "t/bpf/chain_streams.c"),
     )),
+    ("`tcp=on`: what several requests in a segment are", (
+        ("text_behind_the_segment", (("bpf/tcp/pipeline.bpf.h",
+                                      r"if \(!n \|\| at \+ n > tcp->segment\.n\)",
+                                      "if (!n)"),), "t/bpf/tcp_pipeline.c"),
+        ("requests_of_both_protocols", (("bpf/tcp/pipeline.bpf.h",
+                                         r"if \(\(\(u8\)text == BINARY_MAGIC\) != [^;]*\)(\s+"
+                                         r"return)", r"if (0)\1"),), "t/bpf/tcp_pipeline.c"),
+        ("answered_up_to_a_write", (("bpf/tcp/pipeline.bpf.h",
+                                     r"if \(rc != STEP_END\)\s+return rc;",
+                                     "if (rc != STEP_END)\n            return rc == "
+                                     "PASS_COMMAND ? STEP_END : rc;"),), "t/bpf/tcp_pipeline.c"),
+        ("a_noop_with_a_body", (("bpf/tcp/pipeline.bpf.h", r"scratch->request\[4\] \|\| head\[2\]",
+                                 "0"),), "t/bpf/tcp_pipeline.c"),
+    )),
     ("`tcp=on`: that it reads", (
         ("any_window", (("bpf/tcp/answer.bpf.h",
                          r"return n > conn->mss \|\| n > segment->window << [^;]*;",

@@ -123,7 +123,7 @@ enum splice_rule {
     RULE_ONE,           /* if nothing is outstanding, */
     RULE_FOLLOWED,      /* once the connection is followed, see splice_learn, */
     RULE_CLOSING,       /* and before a FIN of either side */
-    RULE_WHOLE,         /* only one whole request that fills its segment */
+    RULE_WHOLE,         /* only whole requests that fill their segment */
     RULE_BUSY,          /* one CPU at a time answers on a connection */
     RULE_AGAIN,         /* it looks at all of this again when it has copied the reply */
     RULE_FROZEN,     /* while its socket is replaced a connection takes nothing of the client's, */
