@@ -49,7 +49,7 @@ struct conn {
     short listening; /* what the event waits for */
     bool filling;    /* pending is a value that is being received */
     enum verb line;  /* verb of a partly executed line; VERB_UNKNOWN: none */
-    bool asks;       /* the last request is a get to which the first reply of a batch belongs */
+    bool asks;       /* all that the replies of this batch answer are gets, or end gets */
     bool drained;    /* yielded with an empty socket: its next turn starts without a read */
     uint32_t nleft;  /* requests that a turn has left that took long; 0: it starts anew */
     bool closing;    /* closes after its reply is sent */
@@ -475,7 +475,7 @@ static enum sending fetch(struct conn *conn)
     return conn->reading ? SENDING_BLOCKED : SENDING_DONE;
 }
 
-/* Before a reply. The kernel could have answered a get that came alone, if the reply is short. */
+/* Before replies. The kernel could have answered gets that came together, if these are short. */
 static void weigh(struct conn *conn, const struct reply *reply)
 {
     struct worker *worker = conn->worker;
@@ -485,6 +485,7 @@ static void weigh(struct conn *conn, const struct reply *reply)
                        clock_now(&worker->config->clock),
                        conn->asks && reply->nbytes > 0 && reply->nbytes <= MC_TCP_RTX_BYTES &&
                            !command_reads(reply));
+    conn->asks = false;
 }
 
 /*
@@ -588,6 +589,17 @@ static ssize_t parse(struct conn *conn, struct request *request)
                                                                                              : n;
 }
 
+/*
+ * Whether the kernel could have answered this request of a batch, and all before it. before: those
+ * before it; first: none of them has a reply.
+ */
+static bool asks(enum verb verb, bool before, bool first)
+{
+    if (verb == VERB_META_NOOP || verb == VERB_NOOP)
+        return before;
+    return (before || first) && (verb == VERB_GET || verb == VERB_GETS || verb == VERB_META_GET);
+}
+
 /* Executes one request, or the rest of a partly executed one. */
 static enum command_next execute_one(struct conn *conn, struct turn *turn, bool *need_input)
 {
@@ -619,9 +631,7 @@ static enum command_next execute_one(struct conn *conn, struct turn *turn, bool 
     in->searched = 0;
     in->start += (size_t)consumed;
     conn->line = request.more ? request.verb : VERB_UNKNOWN;
-    conn->asks =
-        worker->reply.nbytes == 0 &&
-        (request.verb == VERB_GET || request.verb == VERB_GETS || request.verb == VERB_META_GET);
+    conn->asks = asks(request.verb, conn->asks, worker->reply.nbytes == 0);
     turn_requests(&turn->time, request.verb, (size_t)consumed);
     return command_run(worker->local, &request, &conn->client, now, &worker->reply, &conn->pending);
 }

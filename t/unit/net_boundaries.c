@@ -522,6 +522,8 @@ static void repeat(struct host *host, unsigned int times, const char *request, s
 static void test_gains(struct host *host)
 {
     static const char value[] = "set b 0 0 2000\r\n", many[] = "get b\r\nget b\r\n";
+    static const char mixed[] = "get b\r\ndelete b noreply\r\n";
+    static const char quiet[] = "mg b q\r\nmg b v q\r\nmn\r\n";
     struct one_slot *one = &host->one;
     char text[2048];
 
@@ -540,9 +542,14 @@ static void test_gains(struct host *host)
     turn(host);
     repeat(host, 1, text, 8);
     repeat(host, 100, "get b\r\n", 2000 + strlen("VALUE b 0 2000\r\n\r\nEND\r\n"));
+    repeat(host, 100, "mn\r\n", 4);
     repeat(host, 1, "delete b\r\n", 9);
-    repeat(host, 100, many, 10);
-    ok(one->nopened == 1, "gets of long values, and several at a time, do not count");
+    repeat(host, 100, mixed, 5);
+    ok(one->nopened == 1, "gets of long values, their end, and gets beside others, do not count");
+    repeat(host, BOUNDARY_GETS - 1, many, 10);
+    ok(one->nopened == 1, "nor does a single segment of several gets");
+    repeat(host, 1, quiet, 4);
+    ok(one->nopened == 2 && is_here(host), "with the second it has a slot, as with single gets");
 }
 
 /* How many requests that the kernel passes the client sends until its slot is taken back. */

@@ -259,13 +259,18 @@ def connections_are_followed_from_their_second_get():
             for _ in range(20):
                 c.get(b"long")
                 c.set(b"bar", b"1")
-                c.send(b"get foo\r\nget foo\r\n")
-                c.exactly(2 * len(b"END\r\n"))
-        tap.is_(entries(few), (0, 0),
-                "what else a connection asks than short values one at a time makes no entry")
+                c.send(b"get foo\r\nset bar 0 0 1\r\n2\r\n")
+                c.exactly(len(b"END\r\nSTORED\r\n"))
+        tap.is_(entries(few), (0, 0), "what else a connection asks than short values makes no entry")
         for c in others:
             c.get(b"foo")
         tap.is_(entries(few), (0, 3), "a second such get makes one")
+        many = few.server.stream()
+        for _ in range(2):
+            tap.is_(entries(few), (0, 3), "before its second segment of gets another has none")
+            many.send(b"get foo\r\nget foo\r\n")
+            many.exactly(2 * len(b"END\r\n"))
+        tap.is_(entries(few), (0, 4), "with the second it has one")
         tap.is_([few.kernel_gives(c, b"get foo\r\n", b"END\r\n") for c in others], [True] * 3,
                 "and the kernel answers in mid-life")
 
