@@ -266,8 +266,9 @@ def a_proxy_with_one_connection():
         tap.is_(sum(tap.at_once(ask, [port] * 10), []), [], "ten clients get what was stored")
         answered, asked = (after - old for after, old in zip(cluster.answered(), before))
         shares.append(answered / asked)
-    tap.ok(min(shares) > 0.5, "the kernel gives most answers: %.2f with one connection, %.2f with %d"
-           % (*shares, CONNECTIONS))
+    tap.ok(min(shares) > 0.5,
+           "the kernel gives most answers: %.2f with one connection, %.2f with %d" %
+           (*shares, CONNECTIONS))
     c.close()
     cluster.stop()
 

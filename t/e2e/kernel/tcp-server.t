@@ -261,7 +261,8 @@ def connections_are_followed_from_their_second_get():
                 c.set(b"bar", b"1")
                 c.send(b"get foo\r\nset bar 0 0 1\r\n2\r\n")
                 c.exactly(len(b"END\r\nSTORED\r\n"))
-        tap.is_(entries(few), (0, 0), "what else a connection asks than short values makes no entry")
+        tap.is_(entries(few), (0, 0),
+                "what else a connection asks than short values makes no entry")
         for c in others:
             c.get(b"foo")
         tap.is_(entries(few), (0, 3), "a second such get makes one")
