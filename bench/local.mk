@@ -35,6 +35,10 @@ bench_live_LDADD = $(LIBBPF_LIBS) -lm
 bench_perpacket_SOURCES = bench/perpacket.c bench/packet.c bench/packet.h bench/verbs.c \
     bench/verbs.h $(bench_common) $(bench_xdp)
 bench_perpacket_LDADD = $(LIBBPF_LIBS) -lm
+noinst_PROGRAMS += bench/undo
+bench_undo_SOURCES = bench/undo.c bench/hist.c bench/hist.h bench/options.c bench/options.h \
+    t/unit/splice_pair.c t/unit/splice_pair.h t/lib/tap.h
+bench_undo_LDADD = $(splice_libs) -lm
 endif
 
 EXTRA_bench = bench/floor.bpf.c bench/load.bpf.c bench/run bench/tcp bench/udp bench/report \
