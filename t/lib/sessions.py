@@ -120,9 +120,13 @@ def java():
     return ["java", "-cp", folder + "/lib/*:" + folder, "Session"]
 
 
-def rust():
-    return os.path.join(made("memcache-rs", ("cargo", "build", "--quiet", "--locked"),
+def rust_program(name):
+    return os.path.join(made(name, ("cargo", "build", "--quiet", "--locked"),
                              CARGO_TARGET_DIR="target"), "target", "debug", "session")
+
+
+def rust():
+    return rust_program("memcache-rs")
 
 
 def session(name, words):
