@@ -72,6 +72,7 @@ static int open_udp(struct object *out, enum object_kind kind, bool rings,
         .ring_ports = skel->bss->ring_ports,
         .ring_nports = &skel->bss->ring_nports,
     };
+    bpf_map__set_autocreate(skel->maps.mc_tcp_sieve, both);
     bpf_program__set_autoload(skel->progs.mc_tc, !both);
     bpf_program__set_autoload(skel->progs.mc_learn_paths, !both);
     bpf_program__set_autoload(skel->progs.mc_tc_both, both);

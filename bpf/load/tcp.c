@@ -27,7 +27,8 @@
 enum { READ_TRIES = 16 };
 
 /* Maps that both objects have, and use together; the others with the same names are their own. */
-static const char *const shared[] = {"mc_heap", "mc_table", "mc_scratch", ".data.control"};
+static const char *const shared[] = {"mc_heap", "mc_table", "mc_scratch", "mc_tcp_sieve",
+                                     ".data.control"};
 
 static int share_maps(const struct loader *loader, const struct tcp *skel)
 {
@@ -158,16 +159,16 @@ static uint64_t key_of(const struct loader *loader, const struct mc_tcp_flow *fl
 }
 
 /* Counts an entry that waits: 1; or that does no more: -1. */
-static void count_waiting(const struct loader_tcp *tcp, int n)
+static void count_waiting(const struct loader *loader, int n)
 {
-    __atomic_fetch_add(&tcp->skel->bss->tcp_waiting, (uint32_t)n, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&loader->object.control->tcp_waiting, (uint32_t)n, __ATOMIC_RELAXED);
 }
 
 /* Removes one, unless a program has. */
-static void remove_waiting(const struct loader_tcp *tcp, uint64_t key)
+static void remove_waiting(const struct loader *loader, uint64_t key)
 {
-    if (!bpf_map_delete_elem(bpf_map__fd(tcp->skel->maps.mc_tcp_conns), &key))
-        count_waiting(tcp, -1);
+    if (!bpf_map_delete_elem(bpf_map__fd(loader->tcp->skel->maps.mc_tcp_conns), &key))
+        count_waiting(loader, -1);
 }
 
 static int filter_socket(int socket, const struct bpf_program *program)
@@ -199,10 +200,10 @@ int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *t
         return -errno;
     conn.flow.client[0] = *cookie;
     key = key_of(loader, &conn.flow);
-    count_waiting(loader->tcp, 1);
+    count_waiting(loader, 1);
     rc = bpf_map_update_elem(bpf_map__fd(skel->maps.mc_tcp_conns), &key, &conn, BPF_NOEXIST);
     if (rc)
-        count_waiting(loader->tcp, -1);
+        count_waiting(loader, -1);
     return rc;
 }
 
@@ -211,7 +212,7 @@ void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot)
     struct mc_tcp_flow cookie = {.client = {loader->tcp->cookies[slot - loader->tcp->slots]}};
 
     if (!__atomic_load_n(&slot->answered, __ATOMIC_RELAXED)) /* else no entry waits */
-        remove_waiting(loader->tcp, key_of(loader, &cookie));
+        remove_waiting(loader, key_of(loader, &cookie));
 }
 
 uint32_t loader_tcp_age(const struct loader *loader, uint32_t time)
@@ -429,15 +430,16 @@ static bool has_been_seen(const struct loader_tcp *tcp, uint64_t id)
 }
 
 /* Of a connection that has ended: removes it if nothing of it can still have to be translated. */
-static void sweep_one(const struct loader_tcp *tcp, struct sweep *sweep, size_t i)
+static void sweep_one(const struct loader *loader, struct sweep *sweep, size_t i)
 {
+    const struct loader_tcp *tcp = loader->tcp;
     const struct mc_tcp_conn *conn = &sweep->conns[i];
     uint64_t id = id_of(conn);
 
     if (!has_ended(tcp, conn))
         return;
     if (conn->flow.server_port == 0) /* it waits */
-        remove_waiting(tcp, sweep->keys[i]);
+        remove_waiting(loader, sweep->keys[i]);
     else if ((conn->delta.rx | conn->delta.tx && !has_been_seen(tcp, id)) ||
              !run_order(tcp, conn, MC_TCP_REMOVE))
         note_ended(sweep, id);
@@ -462,7 +464,7 @@ void loader_sweep_tcp(struct loader *loader)
         if (rc && rc != -ENOENT) /* ENOENT: these are the last */
             break;
         while (n > 0)
-            sweep_one(tcp, sweep, --n);
+            sweep_one(loader, sweep, --n);
     }
     if (sweep->nended)
         qsort(sweep->ended, sweep->nended, sizeof(*sweep->ended), compare_ids);

@@ -215,7 +215,9 @@ struct mc_control {
     __u32 packet_over; /* IP packets from this size on fit no interface, 0: all do */
     __u64 robust[4];   /* the server's own: the list that leads the kernel to the lease */
     __u32 tcp_port;    /* TCP, network order; 0: answer nothing over TCP */
-    __u8 pad[4096 - 64 - 8 * MC_HASH_WORDS - 2 * sizeof(struct mc_local) - 44];
+    /* Entries of connections that wait to be followed, and that are; atomic, also the programs'. */
+    __u32 tcp_waiting, tcp_followed;
+    __u8 pad[4096 - 64 - 8 * MC_HASH_WORDS - 2 * sizeof(struct mc_local) - 52];
 };
 
 #define MC_NO_MAC (~0ull)

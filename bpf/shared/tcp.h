@@ -88,7 +88,18 @@ struct mc_tcp_flow {
     __u32 unused;
 };
 
-enum { MC_TCP_SEEDS = 5 };
+enum { MC_TCP_SEEDS = 5, MC_TCP_SIEVE = 1 << 13 /* places, a power of two */ };
+
+/*
+ * The place at which the programs count a followed connection, by the last four bytes of its
+ * client's address, and its port. Who chooses them can make others' segments cost what they would
+ * without the sieve.
+ */
+static inline __u32 mc_tcp_sieve_at(__u32 client, __u16 port)
+{
+    return (client ^ (__u32)port << 16 ^ port) * 0x9e3779b1u >> 19;
+}
+_Static_assert(MC_TCP_SIEVE == 1 << (32 - 19), "the bits of a place");
 
 /*
  * The key of a flow's entry. The kernel's map takes much longer to hash and to compare all of a

@@ -23,6 +23,7 @@
 
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/flow.bpf.h"
+#include "bpf/packet/sieve.bpf.h"
 #include "bpf/shared/tcp.h"
 
 struct {
@@ -128,6 +129,11 @@ static __always_inline struct mc_tcp_conn *conn_find(const struct mc_tcp_flow *f
     struct mc_tcp_conn *conn = bpf_map_lookup_elem(&mc_tcp_conns, &key);
 
     return conn && likely(mc_tcp_is_flow(&conn->flow, flow)) ? conn : NULL;
+}
+
+static __always_inline u32 flow_sieve_at(const struct mc_tcp_flow *flow)
+{
+    return mc_tcp_sieve_at(flow->client[1] >> 32, flow->client_port);
 }
 
 static __always_inline struct mc_tcp_slot *conn_slot(const struct mc_tcp_conn *conn)
@@ -244,8 +250,10 @@ static __always_inline int conn_remove(struct mc_tcp_conn *conn, const struct mc
 {
     u64 key = mc_tcp_key(flow, tcp_seeds);
 
-    if (!bpf_map_delete_elem(&mc_tcp_conns, &key))
+    if (!bpf_map_delete_elem(&mc_tcp_conns, &key)) {
+        sieve_add(flow_sieve_at(flow), -1);
         return 1;
+    }
     conn_unlock_as(conn, was);
     return 0;
 }

@@ -45,12 +45,6 @@ struct tcp_sock {
     u8 tcp_usec_ts : 1; /* of Linux 6.7: its clock wraps within the hour */
 } __attribute__((preserve_access_index));
 
-/*
- * Entries that wait. The server counts those that it makes and removes; while there is none, a
- * segment of a connection that is not followed costs one lookup.
- */
-__u32 tcp_waiting;
-
 /* How long segments the socket sends at most, as an entry has it. */
 static __always_inline u32 mss_of(const struct tcp_sock *socket)
 {
@@ -86,14 +80,17 @@ static __always_inline int tcp_begin(struct mc_tcp_conn *conn, const struct mc_t
     u64 key = mc_tcp_key(&conn->flow, tcp_seeds);
 
     conn->lock = MC_TCP_TAKEN;
-    if (bpf_map_update_elem(&mc_tcp_conns, &key, conn, BPF_NOEXIST))
+    sieve_add(flow_sieve_at(&conn->flow), 1);
+    if (bpf_map_update_elem(&mc_tcp_conns, &key, conn, BPF_NOEXIST)) {
+        sieve_add(flow_sieve_at(&conn->flow), -1);
         return 0;
+    }
     conn = conn_find(&conn->flow);
     if (conn)
         conn_unlock(conn);
     key = mc_tcp_key(cookie, tcp_seeds);
     if (!bpf_map_delete_elem(&mc_tcp_conns, &key))
-        __sync_fetch_and_add(&tcp_waiting, -1);
+        __sync_fetch_and_add(&control.tcp_waiting, -1);
     tcp_count(MC_TCP_CONNECTIONS);
     return 1;
 }
@@ -269,7 +266,7 @@ static __always_inline struct mc_tcp_conn *tcp_find(struct __sk_buff *skb,
 {
     struct mc_tcp_conn *conn = conn_find(&segment->flow);
 
-    if (conn || !READ_ONCE(tcp_waiting) || !segment->n || !segment->has_timestamps ||
+    if (conn || !READ_ONCE(control.tcp_waiting) || !segment->n || !segment->has_timestamps ||
         segment->flags & (TCP_FIN | TCP_RST) || !tcp_follow(skb))
         return conn;
     return conn_find(&segment->flow);

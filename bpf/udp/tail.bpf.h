@@ -10,6 +10,7 @@
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ext6.bpf.h"
 #include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/sieve.bpf.h"
 
 enum { TAIL_INGRESS, TAIL_EGRESS, TAILS };
 
@@ -27,12 +28,16 @@ struct {
     __type(value, u32);
 } mc_tcp_tc_progs SEC(".maps");
 
-/* Does not return if the segment is TCP's. Generic XDP answers none: it cuts frames wrongly. */
+/*
+ * Does not return if the segment is of a connection that is followed. Generic XDP answers none: it
+ * cuts frames wrongly.
+ */
 static __always_inline void xdp_tail(struct xdp_md *ctx, u64 v6)
 {
     const void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 
-    if (control.tcp_port && !xdp_generic && ip_is_our_tcp(data + ETH_HLEN, end, v6, 0))
+    if (control.tcp_port && !xdp_generic && ip_is_our_tcp(data + ETH_HLEN, end, v6, 0) &&
+        sieve_keeps(data + ETH_HLEN, v6, 0))
         bpf_tail_call(ctx, &mc_tcp_xdp_prog, 0);
 }
 
@@ -51,9 +56,17 @@ static __always_inline int skb_may_be_tcp(struct __sk_buff *skb, u64 v6)
            may_be_tcp(protocol, v6);
 }
 
+static __always_inline int tc_keeps(const void *ip, const void *end, u64 v6, u32 tail)
+{
+    int egress = tail == TAIL_EGRESS;
+
+    return ip_is_our_tcp(ip, end, v6, egress) && sieve_keeps(ip, v6, egress);
+}
+
 /*
- * Only what is TCP, or on ingress ICMP, since what follows the call is left out. IPv4's options and
- * IPv6's extension headers move the ports: then the programs look for them.
+ * Only what is TCP, or on ingress ICMP, since what follows the call is left out, and not what the
+ * sieve says is of no followed connection. IPv4's options and IPv6's extension headers move the
+ * ports: then the programs look for them.
  */
 static __always_inline void tc_tail(struct __sk_buff *skb, const u32 tail)
 {
@@ -76,9 +89,8 @@ static __always_inline void tc_tail(struct __sk_buff *skb, const u32 tail)
         }
         if (!may_be_tcp(ip_protocol(ip, v6), v6))
             return;
-        if (v6 ? ip_protocol(ip, 1) == IPPROTO_TCP &&
-                     !ip_is_our_tcp(ip, end, 1, tail == TAIL_EGRESS)
-               : LOAD8(ip) == 0x45 && !ip_is_our_tcp(ip, end, 0, tail == TAIL_EGRESS))
+        if (v6 ? ip_protocol(ip, 1) == IPPROTO_TCP && !tc_keeps(ip, end, 1, tail)
+               : LOAD8(ip) == 0x45 && !tc_keeps(ip, end, 0, tail))
             return;
     } else if (!skb_may_be_tcp(skb, v6)) {
         return;

@@ -80,6 +80,19 @@ uint64_t loader_tcp_key(const struct loader *loader, const struct mc_tcp_flow *f
     return mc_tcp_key(flow, loader->tcp->skel->rodata->tcp_seeds);
 }
 
+void loader_tcp_sieve(struct loader *loader, const struct mc_tcp_flow *flow, int n)
+{
+    const int sieve = loader_tcp_map(loader, "mc_tcp_sieve");
+    uint32_t at = mc_tcp_sieve_at(flow->client[1] >> 32, flow->client_port);
+    uint64_t count;
+
+    if (bpf_map_lookup_elem(sieve, &at, &count))
+        return;
+    count += (uint64_t)n;
+    bpf_map_update_elem(sieve, &at, &count, BPF_ANY);
+    __atomic_fetch_add(&loader_control(loader)->tcp_followed, (uint32_t)n, __ATOMIC_RELAXED);
+}
+
 uint32_t loader_tcp_place(const struct loader *loader, const struct mc_tcp_flow *flow,
                           uint32_t slot, uint32_t try)
 {

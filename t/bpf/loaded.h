@@ -40,6 +40,8 @@ int loader_tcp_map(struct loader *loader, const char *name);
 uint32_t loader_tcp_mark(struct loader *loader);
 uint16_t loader_tcp_translation_mark(struct loader *loader, bool second);
 uint64_t loader_tcp_key(const struct loader *loader, const struct mc_tcp_flow *flow);
+/* The sieve counts n more entries of a flow, which a test has put into the table itself. */
+void loader_tcp_sieve(struct loader *loader, const struct mc_tcp_flow *flow, int n);
 /* Where the reply's text is kept, at the try'th attempt. */
 uint32_t loader_tcp_place(const struct loader *loader, const struct mc_tcp_flow *flow,
                           uint32_t slot, uint32_t try);

@@ -158,9 +158,8 @@ static bool is_seen(struct tcp_lab *lab, const struct pair *pair)
 static void put_entry(struct tcp_lab *lab, const struct pair *pair, uint32_t rx, uint32_t tx)
 {
     struct mc_tcp_conn conn = {.flow = pair->flow, .delta = {.rx = rx, .tx = tx}};
-    uint64_t key = loader_tcp_key(lab->lab.loader, &pair->flow);
 
-    bpf_map_update_elem(lab->conns, &key, &conn, BPF_ANY);
+    entry_put(lab, &conn);
 }
 
 static void set_way(struct tcp_lab *lab, bool leads)

@@ -272,13 +272,22 @@ uint64_t conn_flow(struct tcp_lab *lab, bool v6, struct mc_tcp_flow *flow)
     return loader_tcp_key(lab->lab.loader, flow);
 }
 
+void entry_put(struct tcp_lab *lab, const struct mc_tcp_conn *whole)
+{
+    uint64_t key = loader_tcp_key(lab->lab.loader, &whole->flow);
+
+    if (!bpf_map_update_elem(lab->conns, &key, whole, BPF_NOEXIST))
+        loader_tcp_sieve(lab->lab.loader, &whole->flow, 1);
+    else if (bpf_map_update_elem(lab->conns, &key, whole, BPF_EXIST))
+        diag("no entry: %s", strerror(errno));
+}
+
 void conn_put(struct tcp_lab *lab, bool v6, const struct mc_tcp_conn *conn)
 {
     struct mc_tcp_conn whole = *conn;
-    uint64_t key = conn_flow(lab, v6, &whole.flow);
 
-    if (bpf_map_update_elem(lab->conns, &key, &whole, BPF_ANY))
-        diag("no entry: %s", strerror(errno));
+    conn_flow(lab, v6, &whole.flow);
+    entry_put(lab, &whole);
 }
 
 bool conn_is_frozen(const struct mc_tcp_conn *conn)
@@ -304,7 +313,8 @@ void conn_delete(struct tcp_lab *lab, bool v6)
     struct mc_tcp_flow flow;
     uint64_t key = conn_flow(lab, v6, &flow);
 
-    bpf_map_delete_elem(lab->conns, &key);
+    if (!bpf_map_delete_elem(lab->conns, &key))
+        loader_tcp_sieve(lab->lab.loader, &flow, -1);
 }
 
 void conn_settle(struct tcp_lab *lab, const struct mc_tcp_conn *conn)

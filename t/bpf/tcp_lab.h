@@ -99,6 +99,8 @@ const uint8_t *find_stamps(const uint8_t *options, size_t n, bool from_server);
 uint64_t conn_flow(struct tcp_lab *lab, bool v6, struct mc_tcp_flow *flow);
 /* Entries that tests have and compare are without the flow. */
 void conn_put(struct tcp_lab *lab, bool v6, const struct mc_tcp_conn *conn);
+/* The same with another flow, and counted by the sieve, as of one that a program makes. */
+void entry_put(struct tcp_lab *lab, const struct mc_tcp_conn *whole);
 bool conn_get(struct tcp_lab *lab, bool v6, struct mc_tcp_conn *conn);
 bool conn_is_frozen(const struct mc_tcp_conn *conn);
 void conn_delete(struct tcp_lab *lab, bool v6);
