@@ -126,9 +126,9 @@ int loader_open_tcp(struct loader *loader, uint32_t nslots, char *error, size_t 
 struct mc_tcp_slot *loader_tcp_slots(struct loader *loader);
 /*
  * Gives a listening socket of the server's port the filter that drops what comes for a connection
- * whose entry is frozen. 0 or -errno.
+ * whose entry is frozen, or takes it off. 0 or -errno.
  */
-int loader_tcp_listener(const struct loader *loader, int socket);
+int loader_tcp_listener(const struct loader *loader, int socket, bool on);
 /*
  * Tells the programs which slot the connection of a socket of this process has, by an entry that
  * waits for its next reply, and gives it the filter that drops what should have been translated.

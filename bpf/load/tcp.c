@@ -178,9 +178,17 @@ static int filter_socket(int socket, const struct bpf_program *program)
     return setsockopt(socket, SOL_SOCKET, SO_ATTACH_BPF, &fd, sizeof(fd)) ? -errno : 0;
 }
 
-int loader_tcp_listener(const struct loader *loader, int socket)
+static int unfilter_socket(int socket)
 {
-    return filter_socket(socket, loader->tcp->skel->progs.mc_tcp_listener);
+    int none = 0;
+
+    return setsockopt(socket, SOL_SOCKET, SO_DETACH_BPF, &none, sizeof(none)) ? -errno : 0;
+}
+
+int loader_tcp_listener(const struct loader *loader, int socket, bool on)
+{
+    return on ? filter_socket(socket, loader->tcp->skel->progs.mc_tcp_listener)
+              : unfilter_socket(socket);
 }
 
 int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *tag, unsigned mark)
@@ -278,7 +286,7 @@ static bool is_of(const struct loader_tcp *tcp, const struct mc_tcp_conn *conn,
 int loader_tcp_release(struct loader *loader, int socket, const struct mc_tcp_slot *slot)
 {
     struct mc_tcp_conn conn;
-    int none = 0, rc;
+    int rc;
 
     loader_tcp_untag(loader, slot); /* first, so that there is no other entry later */
     rc = find_conn(loader, socket, &conn);
@@ -286,7 +294,7 @@ int loader_tcp_release(struct loader *loader, int socket, const struct mc_tcp_sl
         return rc;
     if (!rc && is_of(loader->tcp, &conn, slot) && !run_order(loader->tcp, &conn, MC_TCP_RELEASE))
         return -EBUSY;
-    setsockopt(socket, SOL_SOCKET, SO_DETACH_BPF, &none, sizeof(none));
+    unfilter_socket(socket);
     return 0;
 }
 

@@ -208,7 +208,8 @@ int mc_tcp_undone(struct __sk_buff *skb)
 /*
  * The filter of the server's listening sockets, to which Linux gives what comes for a connection
  * while the server puts another socket in the place of its own: it would reset the connection
- * (RULE_LISTENER). A socket that is accepted has it until the server gives it another.
+ * (RULE_LISTENER). They have it from before that to some time after; what is accepted meanwhile
+ * keeps it until the server gives it another.
  */
 SEC("socket")
 int mc_tcp_listener(struct __sk_buff *skb)

@@ -306,8 +306,10 @@ static void look_at_interfaces(struct kcache *kcache)
 void kcache_renew_lease(struct kcache *kcache)
 {
     lease_renew(&kcache->lease);
-    if (kcache->answers_tcp)
-        look_at_interfaces(kcache);
+    if (!kcache->answers_tcp)
+        return;
+    look_at_interfaces(kcache);
+    tcp_rest(&kcache->tcp);
 }
 
 void kcache_detach(struct kcache *kcache)

@@ -4,6 +4,7 @@ kmem_srcs = memcached/kmem/prefix.c memcached/kmem/prefix.h
 if ENABLE_BMC
 kmem_srcs += memcached/kmem/allow.c memcached/kmem/allow.h
 kmem_srcs += memcached/kmem/lease.c memcached/kmem/lease.h
+kmem_srcs += memcached/kmem/listeners.c memcached/kmem/listeners.h
 kmem_srcs += memcached/kmem/memory.c memcached/kmem/memory.h
 kmem_srcs += memcached/kmem/slots.c memcached/kmem/slots.h
 kmem_srcs += memcached/kmem/tcp.c memcached/kmem/tcp.h

@@ -120,15 +120,21 @@ static bool is_lost(struct boundaries *boundaries, struct mc_tcp_slot *slot, int
 static const char *const undo_names[] = {UNDO_COUNTERS(COUNTER_KEY)};
 static const char *const undo_meanings[] = {UNDO_COUNTERS(COUNTER_MEANING)};
 
+static int64_t seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return now.tv_sec;
+}
+
 /* Logs why, once a minute at most. */
 static void report_undone(struct tcp *tcp, enum undo_reason reason)
 {
-    struct timespec now;
-    int64_t last = __atomic_load_n(&tcp->reported, __ATOMIC_RELAXED);
+    int64_t now = seconds(), last = __atomic_load_n(&tcp->reported, __ATOMIC_RELAXED);
 
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    if ((last && now.tv_sec - last < REPORT_S) ||
-        !__atomic_compare_exchange_n(&tcp->reported, &last, now.tv_sec, false, __ATOMIC_RELAXED,
+    if ((last && now - last < REPORT_S) ||
+        !__atomic_compare_exchange_n(&tcp->reported, &last, now, false, __ATOMIC_RELAXED,
                                      __ATOMIC_RELAXED))
         return;
     log_write("bmc: TCP %s (%s of `stats bmc`)", undo_meanings[reason], undo_names[reason]);
@@ -143,9 +149,14 @@ static enum undo_result undo(struct boundaries *boundaries, struct mc_tcp_slot *
                              enum undo_reason reason, struct undone *out)
 {
     struct tcp *tcp = (struct tcp *)boundaries;
-    enum undo_result result =
-        tcp->undo ? undo_socket(tcp->undo, socket, tag_of(tcp, slot), out) : UNDO_FAILED;
+    enum undo_result result;
 
+    if (!tcp->undo)
+        return UNDO_FAILED;
+    if (listeners_begin(&tcp->listeners))
+        return UNDO_NOT_NOW;
+    result = undo_socket(tcp->undo, socket, tag_of(tcp, slot), out);
+    listeners_end(&tcp->listeners, seconds());
     if (result == UNDO_DONE) {
         __atomic_fetch_add(&tcp->nundone[reason], 1, __ATOMIC_RELAXED);
         report_undone(tcp, reason);
@@ -218,11 +229,7 @@ int tcp_start_undo(struct tcp *tcp, const struct credentials_user *user, unsigne
 
 int tcp_filter_listeners(struct tcp *tcp, const int *sockets, size_t n)
 {
-    int rc = 0;
-
-    while (!rc && n > 0)
-        rc = loader_tcp_listener(tcp->loader, sockets[--n]);
-    return rc;
+    return listeners_init(&tcp->listeners, tcp->loader, sockets, n);
 }
 
 void tcp_follow(struct tcp *tcp)
@@ -230,8 +237,14 @@ void tcp_follow(struct tcp *tcp)
     __atomic_store_n(&tcp->follows, true, __ATOMIC_RELAXED);
 }
 
+void tcp_rest(struct tcp *tcp)
+{
+    listeners_rest(&tcp->listeners, seconds());
+}
+
 bool tcp_unfollow(struct tcp *tcp)
 {
+    listeners_leave(&tcp->listeners);
     return __atomic_exchange_n(&tcp->follows, false, __ATOMIC_RELAXED);
 }
 
@@ -247,5 +260,6 @@ void tcp_counts(const struct tcp *tcp, struct boundaries_counts *out)
 void tcp_fini(struct tcp *tcp)
 {
     undo_stop(tcp->undo);
+    listeners_fini(&tcp->listeners);
     slots_fini(&tcp->slots);
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "base/boundaries.h"
+#include "kmem/listeners.h"
 #include "kmem/slots.h"
 
 struct credentials_user;
@@ -20,7 +21,8 @@ struct undo;
 struct tcp {
     struct boundaries boundaries;
     struct loader *loader;
-    struct undo *undo; /* NULL: none is undone */
+    struct undo *undo;          /* NULL: none is undone */
+    struct listeners listeners; /* those of which other sockets are accepted */
     struct slots slots;
     bool follows; /* connections that are accepted get slots; atomic */
     bool refused; /* a tag was; atomic */
@@ -50,12 +52,14 @@ int tcp_start_undo(struct tcp *tcp, const struct credentials_user *user, unsigne
                    uint16_t port, char *error, size_t nerror);
 /*
  * While a socket takes the place of another one, what comes for the connection is kept from these n
- * listening sockets, which would reset it. 0 or -errno.
+ * listening sockets, which would reset it. 0, or -errno: they do not take the filter.
  */
 int tcp_filter_listeners(struct tcp *tcp, const int *sockets, size_t n);
 /* Connections that are accepted from now on get slots. */
 void tcp_follow(struct tcp *tcp);
-/* None from now on. Whether some may have one. */
+/* To be called about once a second. */
+void tcp_rest(struct tcp *tcp);
+/* None from now on, before the listening sockets are closed. Whether some may have one. */
 bool tcp_unfollow(struct tcp *tcp);
 void tcp_counts(const struct tcp *tcp, struct boundaries_counts *out);
 

@@ -298,7 +298,8 @@ static void test_listener(struct tcp_lab *lab, struct pair *pair)
     conn_init(lab, &conn, 100, 200);
     order(lab, pair->v6, MC_TCP_FREEZE);
     ok(is_reset(pair, seen, LAB_CLIENT_PORT), "without a filter what has no socket is reset");
-    ok(!loader_tcp_listener(lab->lab.loader, pair->listener), "the listening socket has a filter");
+    ok(!loader_tcp_listener(lab->lab.loader, pair->listener, true),
+       "the listening socket has a filter");
     before = ndropped(lab);
     ok(!is_reset(pair, seen, LAB_CLIENT_PORT) && ndropped(lab) == before + 1,
        "what comes for a frozen connection is dropped");

@@ -12,6 +12,7 @@ t/e2e/build/mutants.t runs them.
 
 GUARD, PATHS = "t/e2e/kernel/guard.t", "t/e2e/kernel/return-paths.t"
 HOSTILE, PEERS = "t/e2e/kernel/tcp-hostile.t", "t/e2e/kernel/tcp-peers.t"
+SERVER = "t/e2e/kernel/tcp-server.t"
 XSK, FORGED = "t/e2e/kernel/xsk.t", "t/e2e/chain/forged.t"
 OUTSTANDING = (HOSTILE, "while_a_reply_is_outstanding")
 COMMIT = "bpf/tcp/commit.bpf.h"
@@ -315,6 +316,10 @@ ROWS = (
         ("the_listening_socket_of_a_frozen_entry", (("bpf/tcp/lost.bpf.h",
                                                      r"unlikely\(conn_is_frozen\(conn\)\) \?",
                                                      "0 ?"),), "t/bpf/tcp_undo.c"),
+        ("a_listening_socket_without_filter", (("memcached/kmem/tcp.c",
+                                                r"if \(listeners_begin\(&tcp->listeners\)\)",
+                                                "if (0)"),), SERVER,
+         "sockets_have_filters_only_while_they_need_them"),
     )),
     ("`tcp=on`: what a thread of the server asks the undo process", (
         ("the_socket_of_another_port", (("memcached/splice/process.c",

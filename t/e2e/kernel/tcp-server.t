@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import struct
 
 import auth
@@ -21,6 +22,7 @@ import tls
 
 SRCDIR = os.environ["SRCDIR"]
 BUILT_IN = "no_drop_privileges" in server.run("-h")[1]
+SO_GET_FILTER = 26
 PASSES = 64 # BOUNDARY_PASSES
 TRIES = 5 # of one request: what acknowledges a reply of the server goes to it
 FOO = kernel.answer((b"foo", b"bar"))
@@ -591,6 +593,48 @@ def a_killed_server_resets_its_connections():
         except ConnectionResetError:
             said = "reset"
         tap.is_(said, "reset", "the client is told at once when the server is killed")
+    netns.enter(m.pair.client)
+
+
+def has_filter(sock):
+    """Linux does not show one that is eBPF."""
+    try:
+        return sock.getsockopt(socket.SOL_SOCKET, SO_GET_FILTER, 0) != 0
+    except PermissionError:
+        return True
+
+
+def filters(which):
+    """How many of the server's (listening sockets, connections) have a filter."""
+    found = [0, 0]
+    for fd in openfiles.copies(which.server.process.pid, "socket:").values():
+        with socket.socket(fileno=fd) as sock:
+            if sock.family in (socket.AF_INET, socket.AF_INET6) and sock.type == socket.SOCK_STREAM:
+                listens = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+                found[not listens] += has_filter(sock)
+    return tuple(found)
+
+
+@tap.case
+def sockets_have_filters_only_while_they_need_them():
+    with Machines() as few:
+        netns.enter(few.pair.server)
+        home = few.server.stream()
+        netns.enter(few.pair.client)
+        few.tcp.set(b"foo", b"bar")
+        others = [few.server.stream() for _ in range(3)]
+        for c in others:
+            c.get(b"foo")
+        tap.is_(filters(few), (0, 0), "none before a connection is followed")
+        tap.is_(few.kernel_gives(others[0], b"get foo\r\n", FOO), True, "one is followed")
+        tap.is_(filters(few), (0, 1), "it alone has one")
+        home.ask(b"bmc off\r\n")
+        tap.ok(server.wait_for(lambda: few.tcp.stats("bmc")["tcp_undone_off"] == "1" and
+                               filters(few)[0] == 1),
+               "the listening socket has one from when a connection is undone")
+        tap.ok(server.wait_for(lambda: filters(few)[0] == 0), "and some seconds later none")
+        tap.is_(others[0].get(b"foo"), b"bar", "the connection goes on")
+    netns.enter(m.pair.client)
 
 
 @tap.case
