@@ -327,7 +327,7 @@ void conn_check(struct worker *worker, rel_time now)
     struct conn *next;
 
     if (boundaries && !undo_some(worker, now, epoch != worker->epoch)) {
-        worker_reactivate(worker, worker->idle, EV_TIMEOUT, true);
+        worker_reactivate(worker, worker->look, EV_TIMEOUT, true);
         return;
     }
     worker->epoch = epoch;

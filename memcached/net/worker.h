@@ -55,11 +55,11 @@ struct worker {
 
     pthread_t thread;
     bool running;
-    struct event *wake, *idle;
-    uint32_t nlooks; /* times that `idle` came, */
+    struct event *wake, *look;
+    uint32_t nlooks; /* times that `look` came, */
     uint32_t epoch;  /* and of which epoch of the boundaries all connections are undone */
     bool ends;       /* the process ends: see close_socket in conn.c */
-    int wake_fd;
+    int wake_fd, look_fd;
     pthread_mutex_t lock;        /* of what follows */
     struct stream_socket *queue; /* accepted sockets, until the worker serves them */
     size_t nqueue, queue_size;

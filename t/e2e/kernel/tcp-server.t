@@ -3,6 +3,7 @@
 # t/run: waits
 """tcp=on as the server has it: options, what it logs and counts, and on which connections the
 kernel may answer."""
+import ctypes
 import json
 import os
 import re
@@ -22,6 +23,7 @@ import tls
 
 SRCDIR = os.environ["SRCDIR"]
 BUILT_IN = "no_drop_privileges" in server.run("-h")[1]
+EPOLL_WAIT = {"x86_64": 232, "aarch64": 22}.get(os.uname().machine) # the latter's epoll_pwait
 SO_GET_FILTER = 26
 PASSES = 64 # BOUNDARY_PASSES
 TRIES = 5 # of one request: what acknowledges a reply of the server goes to it
@@ -593,7 +595,6 @@ def a_killed_server_resets_its_connections():
         except ConnectionResetError:
             said = "reset"
         tap.is_(said, "reset", "the client is told at once when the server is killed")
-    netns.enter(m.pair.client)
 
 
 def has_filter(sock):
@@ -634,7 +635,25 @@ def sockets_have_filters_only_while_they_need_them():
                "the listening socket has one from when a connection is undone")
         tap.ok(server.wait_for(lambda: filters(few)[0] == 0), "and some seconds later none")
         tap.is_(others[0].get(b"foo"), b"bar", "the connection goes on")
-    netns.enter(m.pair.client)
+
+
+def timeouts(pid):
+    """With which the threads behind the main one wait for events."""
+    found = []
+    for thread in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/syscall" % (pid, thread), encoding="ascii") as file:
+            words = file.read().split()
+        if int(thread) != pid and words[0] == str(EPOLL_WAIT):
+            found.append(ctypes.c_int(int(words[4], 16)).value)
+    return found
+
+
+@tap.case
+def a_worker_waits_without_a_timeout():
+    """Else each wait would arm a timer."""
+    with Machines("-t", 2) as idle:
+        tap.ok(server.wait_for(lambda: timeouts(idle.server.process.pid) == [-1, -1]),
+               "two threads wait for events, and for no time")
 
 
 @tap.case
