@@ -140,8 +140,9 @@ int loader_tcp_tag(struct loader *loader, int socket, const struct mc_tcp_tag *t
 /* Removes that entry if it still waits. To be called before the slot is another connection's. */
 void loader_tcp_untag(struct loader *loader, const struct mc_tcp_slot *slot);
 /*
- * The programs know the connection of a socket with a slot no more, and the socket has no filter.
- * 0, or -errno: they know it still; -EBUSY: because they have answered on it.
+ * The programs know the connection of a socket with a slot no more, and the socket has no filter
+ * and no tag of the guard's. 0, or -errno: they know it still; -EBUSY: because they have answered
+ * on it.
  */
 int loader_tcp_release(struct loader *loader, int socket, const struct mc_tcp_slot *slot);
 /* Milliseconds since a time that stands in a slot. */

@@ -285,6 +285,7 @@ static bool is_of(const struct loader_tcp *tcp, const struct mc_tcp_conn *conn,
 
 int loader_tcp_release(struct loader *loader, int socket, const struct mc_tcp_slot *slot)
 {
+    struct entry_access access;
     struct mc_tcp_conn conn;
     int rc;
 
@@ -295,6 +296,8 @@ int loader_tcp_release(struct loader *loader, int socket, const struct mc_tcp_sl
     if (!rc && is_of(loader->tcp, &conn, slot) && !run_order(loader->tcp, &conn, MC_TCP_RELEASE))
         return -EBUSY;
     unfilter_socket(socket);
+    loader_tcp_entries(loader, &access);
+    entry_unguard(&access, socket);
     return 0;
 }
 

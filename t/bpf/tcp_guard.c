@@ -157,7 +157,10 @@ static bool is_seen(struct tcp_lab *lab, const struct pair *pair)
 /* Writes or removes the entry of the pair's connection, with these sequence deltas. */
 static void put_entry(struct tcp_lab *lab, const struct pair *pair, uint32_t rx, uint32_t tx)
 {
-    struct mc_tcp_conn conn = {.flow = pair->flow, .delta = {.rx = rx, .tx = tx}};
+    struct mc_tcp_conn conn = {.flow = pair->flow,
+                               .slot = TCP_SLOT,
+                               .generation = TCP_GENERATION,
+                               .delta = {.rx = rx, .tx = tx}};
 
     entry_put(lab, &conn);
 }
@@ -236,6 +239,28 @@ static void test_closed(struct tcp_lab *lab, int family)
     pair_close(&pair);
 }
 
+/* A connection that is given up costs on egress what one costs that was never followed. */
+static void test_released(struct tcp_lab *lab, int family)
+{
+    struct guarded guarded;
+    struct pair pair;
+    int map = loader_tcp_map(lab->lab.loader, "mc_tcp_guarded");
+
+    pair_open(&pair, family);
+    tag(lab, &pair, TCP_GENERATION);
+    set_slot(lab, 1, 1, 0);
+    put_entry(lab, &pair, 0, 5);
+    ok(loader_tcp_release(lab->lab.loader, pair.server, &lab->slots[TCP_SLOT]) == -EBUSY &&
+           !bpf_map_lookup_elem(map, &pair.server, &guarded),
+       "a connection on which something was answered is not given up, and keeps its guard");
+    put_entry(lab, &pair, 0, 0);
+    ok(!loader_tcp_release(lab->lab.loader, pair.server, &lab->slots[TCP_SLOT]),
+       "one on which nothing was answered is given up");
+    ok(bpf_map_lookup_elem(map, &pair.server, &guarded) == -ENOENT,
+       "and its socket has no storage left");
+    pair_close(&pair);
+}
+
 /*
  * What makes another connection followed: the server's reply to what came behind the entry. This
  * one's socket, of which BPF_PROG_TEST_RUN has none, the guard does not see.
@@ -298,6 +323,8 @@ int main(void)
     test_connection(&lab, AF_INET6);
     test_closed(&lab, AF_INET);
     test_closed(&lab, AF_INET6);
+    test_released(&lab, AF_INET);
+    test_released(&lab, AF_INET6);
     test_datagrams(&lab);
     test_unseen(&lab);
     test_link(&lab);
