@@ -54,6 +54,9 @@ CHAIN_MUTANTS = (
 LOST_REPLIES = ("t/e2e/kernel/tcp-streams.t", "while_replies_are_lost")
 DEAF = ("t/e2e/kernel/tcp-streams.t", "while_nothing_comes_from_clients")
 CLAMP = r"return delta->nreply && seq_before\(delta->request, wire\) \? delta->request : wire;"
+FOLLOWED = ("t/e2e/kernel/tcp-server.t", "connections_are_followed_from_their_second_get")
+IP_OPTIONS = ("t/e2e/kernel/tcp-peers.t", "options_of_ip")
+GIVEN_UP = ("t/e2e/kernel/tcp-server.t", "connections_that_do_not_gain_are_given_up")
 LOOK = (r"tcp->boundary = READ_ONCE\(slot->boundary\);\s+read_barrier\(\);\s+"
         r"rc = conn_refuses\([^;]*;")
 TCP_MUTANTS = (
@@ -126,6 +129,22 @@ TCP_MUTANTS = (
                                  r"unlikely\(READ_ONCE\(slot->generation\) != conn->generation\)",
                                  "0"),),
      ("t/bpf/tcp_owner",)),
+    # What the sieve lets pass to the programs of bpf/tcp.
+    ("a_count_of_each_entry", (("bpf/tcp/egress.bpf.h",
+                                r"sieve_add\(flow_sieve_at\(&conn->flow\), 1\);", ""),),
+     FOLLOWED),
+    ("a_count_of_no_other", (("bpf/tcp/conn.bpf.h", r"sieve_add\(flow_sieve_at\(flow\), -1\);",
+                              ""),),
+     GIVEN_UP),
+    ("what_waits", (("bpf/packet/sieve.bpf.h",
+                     r"if \(egress && READ_ONCE\(control\.tcp_waiting\)\)", "if (0)"),),
+     FOLLOWED),
+    ("what_waits_no_more", (("bpf/tcp/egress.bpf.h",
+                             r"__sync_fetch_and_add\(&control\.tcp_waiting, -1\);", ";"),),
+     FOLLOWED),
+    ("ports_behind_options", (("bpf/udp/tail.bpf.h", r"LOAD8\(ip\) == 0x45 && !tc_keeps",
+                               "!tc_keeps"),),
+     IP_OPTIONS),
     ("a_reply_unasked", (("bpf/tcp/egress.bpf.h", r"if \(unlikely\(is_keepalive\)\)", "if (0)"),),
      ("t/bpf/tcp_resend",), DEAF),
     ("the_clock_of_a_hit", (("bpf/answer/one.bpf.h", r"item_has_expired\(scratch, expiry\)",
