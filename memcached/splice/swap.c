@@ -302,8 +302,9 @@ static int count(struct swap *swap)
     if (delta->nreply)
         acked = delta->reply - (delta->tx - delta->nreply);
     skip = (int32_t)(acked - una) > 0 ? acked - una : 0;
-    if (skip > queued)
+    if (skip > (size_t)swap->at.unacked)
         return -EBADMSG;
+    skip = skip < queued ? skip : queued; /* the end is sent once more */
     swap->una = delta->nreply ? delta->reply : una + (uint32_t)skip + delta->tx;
     swap->sending += skip;
     swap->nsending = queued - skip;

@@ -371,6 +371,32 @@ static void ends_are_taken_over(enum family family)
     pair_close(&pair);
 }
 
+/* The programs see what a firewall then drops. */
+static void an_end_is_acknowledged_past_the_socket(enum family family)
+{
+    const char *name = family_names[family];
+    struct pair pair = pair_open(family, 0);
+    struct entry entry = {.calls = calls};
+    struct swap_plan plan = {.entry = &entry.calls, .filter = -1};
+
+    pair_deafen(pair.server);
+    entry.conn.snd_una = pair_una(pair.server) + 3001;
+    pair_say(&pair, SERVER, 3000);
+    shutdown(pair.server, SHUT_WR);
+    ok(hears_end(&pair, CLIENT) && swap(&pair, SERVER, &plan) == SWAP_DONE,
+       "%s: the programs alone know that the client has the server's end", name);
+    pair_say(&pair, CLIENT, 5000);
+    ok(pair_hears(&pair, SERVER), "%s: the client still sends", name);
+    pair_close(&pair);
+    pair = pair_open(family, 0);
+    entry.conn.snd_una = pair_una(pair.server) + 2;
+    pair_deafen(pair.client);
+    shutdown(pair.server, SHUT_WR);
+    ok(swap(&pair, SERVER, &plan) == SWAP_FAILED, "%s: what was never sent has no acknowledgement",
+       name);
+    pair_close(&pair);
+}
+
 /* Whatever Linux says meanwhile. Rules come before the table of the own addresses. */
 static void a_route_is_waited_for(void)
 {
@@ -591,8 +617,10 @@ int main(void)
         for (family = 0; family < FAMILIES; family++)
             each_step_has_a_way_back((enum family)family, (enum swap_step)step);
     the_last_step_has_none();
-    for (family = 0; family < FAMILIES; family++)
+    for (family = 0; family < FAMILIES; family++) {
         ends_are_taken_over((enum family)family);
+        an_end_is_acknowledged_past_the_socket((enum family)family);
+    }
     others_are_refused();
     urgent_data_are_waited_for();
     a_route_is_waited_for();
