@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""stacks: other TCP stacks than the kernel's, as clients: gVisor's netstack, smoltcp and lwIP. Each
-is a program of t/clients that has an address of its own on an interface; t/fetch builds them."""
+"""stacks: other TCP stacks than the kernel's, as clients: gVisor's netstack, lwIP and, among
+all clients, smoltcp, which needs a newer Rust than Debian 12 has. Each is a program of t/clients
+that has an address of its own on an interface; t/fetch builds them."""
 import os
 import subprocess
 
@@ -31,7 +32,7 @@ def lwip():
                                       ("sh", "-c", compiled)), "session")
 
 
-ALL = (netstack, smoltcp, lwip)
+ALL = (netstack, lwip, smoltcp) if sessions.ALL else (netstack, lwip)
 
 
 class Running(child.Child):

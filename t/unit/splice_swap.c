@@ -117,6 +117,7 @@ static void queues_are_taken_over(enum family family, size_t handshake)
     set_handshake(handshake, "1");
     pair_set(pair.server, SOL_SOCKET, SO_SNDBUFFORCE, 2 * LARGE);
     pair_say(&pair, CLIENT, 5000);
+    pair_deafen(pair.server); /* to acknowledgements, whenever they come */
     sent = pair_say(&pair, SERVER, LARGE);
     before = info_of(pair.server);
     ok(sent == LARGE && before.tcpi_unacked && before.tcpi_notsent_bytes > LARGE / 2,
@@ -535,11 +536,22 @@ static bool hear_echo(struct pair *pair)
     ssize_t n =
         poll(&poll_on, 1, PAIR_PATIENCE_MS) > 0 ? recv(pair->client, text, AHEAD_MAX, 0) : -1;
 
-    if (n <= 0)
+    if (n <= 0) {
+        diag("no echo after %u of %u bytes: %s", pair->received[CLIENT], pair->sent[CLIENT],
+             strerror(errno));
         return false;
+    }
     pair_make(wanted, (size_t)n, CLIENT, pair->received[CLIENT]);
     pair->received[CLIENT] += (uint32_t)n;
     return memcmp(text, wanted, (size_t)n) == 0;
+}
+
+static bool says_more(struct pair *pair, size_t n)
+{
+    if (pair_say(pair, CLIENT, n))
+        return true;
+    diag("cannot send behind %u bytes: %s", pair->sent[CLIENT], strerror(errno));
+    return false;
 }
 
 static void *ask(void *context)
@@ -551,7 +563,7 @@ static void *ask(void *context)
     while (!talk->failed && !__atomic_load_n(&talk->stop, __ATOMIC_RELAXED)) {
         state = state * 1103515245 + 12345;
         if (pair->sent[CLIENT] - pair->received[CLIENT] < AHEAD_MAX - MESSAGE_MAX)
-            talk->failed = !pair_say(pair, CLIENT, 1 + (state >> 16) % MESSAGE_MAX);
+            talk->failed = !says_more(pair, 1 + (state >> 16) % MESSAGE_MAX);
         else
             talk->failed = !hear_echo(pair);
     }
@@ -567,8 +579,11 @@ static bool echo(int fd)
     char text[AHEAD_MAX];
     struct pollfd poll_on = {fd, POLLIN, 0};
     ssize_t n = poll(&poll_on, 1, PAIR_PATIENCE_MS) > 0 ? recv(fd, text, sizeof(text), 0) : -1;
+    ssize_t sent = n > 0 ? send(fd, text, (size_t)n, MSG_NOSIGNAL) : 0;
 
-    return n > 0 && send(fd, text, (size_t)n, MSG_NOSIGNAL) == n;
+    if (n < 0 || sent != n)
+        diag("%zd bytes to echo, %zd sent: %s", n, sent, strerror(errno));
+    return n > 0 && sent == n;
 }
 
 /* What the client sends during a swap is lost, and it sends it again. */
