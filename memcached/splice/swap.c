@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/filter.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -177,6 +178,14 @@ static int bind_new(struct swap *swap)
 }
 
 /* A link-local client's name has the interface, so it is read before that changes. */
+int swap_deafen(int fd)
+{
+    struct sock_filter code[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
+    struct sock_fprog program = {.len = 1, .filter = code};
+
+    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) ? -errno : 0;
+}
+
 static int prepare(struct swap *swap)
 {
     int rc = get(swap->old, SOL_SOCKET, SO_BINDTOIFINDEX, &swap->interface, sizeof(int));
@@ -189,9 +198,7 @@ static int prepare(struct swap *swap)
     rc = rc ? rc : bind_new(swap);
     rc = rc ? rc : carry_options(swap);
     rc = rc ? rc : carry_mss(swap);
-    if (!rc && swap->plan->filter >= 0)
-        rc = set_int(swap->fd, SOL_SOCKET, SO_ATTACH_BPF, swap->plan->filter);
-    return rc;
+    return rc ? rc : swap_deafen(swap->fd);
 }
 
 /* --- the old socket --------------------------------------------------------------------------- */
@@ -443,12 +450,25 @@ static int restore_window(const struct swap *swap)
                                                                                          : 0;
 }
 
+/*
+ * Until it has its queues the new socket gets nothing. The client may send unread bytes again, by a
+ * way without the programs, which drop what they see of a frozen entry: taken before the old
+ * socket's are put there they would be there twice.
+ */
+static int hear(const struct swap *swap)
+{
+    if (swap->plan->filter < 0)
+        return set_int(swap->fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
+    return set_int(swap->fd, SOL_SOCKET, SO_ATTACH_BPF, swap->plan->filter);
+}
+
 static int restore(struct swap *swap)
 {
     int rc = restore_options(swap);
 
     rc = rc ? rc : restore_queues(swap);
-    return rc ? rc : restore_window(swap);
+    rc = rc ? rc : restore_window(swap);
+    return rc ? rc : hear(swap);
 }
 
 static int remove_entry(struct swap *swap)

@@ -71,6 +71,8 @@ struct swapped {
 enum swap_result swap_socket(int old, const struct swap_plan *plan, struct swapped *out);
 /* Closes a socket and resets its connection. */
 void swap_reset(int fd);
+/* The socket gets no segment any more; a listening one resets none. 0 or -errno. */
+int swap_deafen(int fd);
 /* What a step is, for messages: "cannot ...". */
 const char *swap_step_text(enum swap_step step);
 

@@ -2,7 +2,6 @@
 #include "splice/trial.h"
 
 #include <errno.h>
-#include <linux/filter.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -16,18 +15,6 @@ enum { PATIENCE_MS = 1000 };
 struct trial {
     int listener, client, server;
 };
-
-/*
- * A segment of the connection that finds no socket finds this one, which must not reset it. That is
- * rare, so it does not matter if Linux refuses: where it asks for CAP_NET_ADMIN, so will the swap.
- */
-static void silence(int listener)
-{
-    struct sock_filter code[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
-    struct sock_fprog program = {.len = 1, .filter = code};
-
-    setsockopt(listener, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
-}
 
 static int open_trial(struct trial *trial)
 {
@@ -47,7 +34,7 @@ static int open_trial(struct trial *trial)
     trial->server = accept4(trial->listener, NULL, NULL, SOCK_CLOEXEC);
     if (trial->server < 0)
         return -errno;
-    silence(trial->listener);
+    swap_deafen(trial->listener); /* to what finds no socket during the swap */
     return 0;
 }
 
