@@ -43,7 +43,7 @@ enum {
     KEPT = 1000,
     REQUESTS = 1000,
     ROUNDS = 200,
-    FEW = 128, /* descriptors */
+    FEW = 512, /* descriptors; each that is open has a smaller number */
     LARGE = 1 << 20,
     LEFT_KBYTES = 1 << 10, /* for its threads' stacks and heaps */
 };
