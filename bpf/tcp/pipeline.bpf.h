@@ -6,8 +6,8 @@
  *
  * Each request in turn is taken to where one alone would be, and is answered behind the replies
  * before it. So none sees an older state than a request before it; writes may lie between them, as
- * if the server answered. Behind quiet requests there mostly is one that asks for no item, so that
- * the client knows when it has all: "mn" and Noop are answered here, and only here.
+ * if the server answered. A client mostly ends quiet requests with one that asks for no item, to
+ * know when it has all replies: "mn" and Noop are answered here, and only here.
  */
 #ifndef MC_TCP_PIPELINE_BPF_H
 #define MC_TCP_PIPELINE_BPF_H

@@ -32,7 +32,7 @@ struct listeners {
 /* Tries whether these n sockets take the filter, which none has yet. 0 or -errno. */
 int listeners_init(struct listeners *listeners, const struct loader *loader, const int *sockets,
                    size_t n);
-/* Also of one that is all zeros. */
+/* Does nothing to one that is all zeros. */
 void listeners_fini(struct listeners *listeners);
 /* Before a swap. 0 or -errno; then there must be none. */
 int listeners_begin(struct listeners *listeners);

@@ -2,21 +2,9 @@
 #include "splice/reset.h"
 
 #include <errno.h>
-#include <linux/tcp.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
-static int set_tcp(int fd, int option, uint32_t value)
-{
-    return setsockopt(fd, IPPROTO_TCP, option, &value, sizeof(value)) ? -errno : 0;
-}
-
-static int set_queue(int fd, int queue, uint32_t number)
-{
-    int rc = set_tcp(fd, TCP_REPAIR_QUEUE, (uint32_t)queue);
-
-    return rc ? rc : set_tcp(fd, TCP_QUEUE_SEQ, number);
-}
+#include "splice/repair.h"
 
 static int connect_to(int fd, const struct sockaddr_storage *peer)
 {
@@ -37,7 +25,7 @@ static int reset_once(int fd, const struct sockaddr_storage *peer, uint32_t seq,
     rc = set_queue(fd, TCP_SEND_QUEUE, seq);
     rc = rc ? rc : set_queue(fd, TCP_RECV_QUEUE, ack);
     rc = rc ? rc : connect_to(fd, peer);
-    set_tcp(fd, TCP_REPAIR, (uint32_t)TCP_REPAIR_OFF_NO_WP);
+    set_tcp(fd, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
     return rc ? rc : connect_to(fd, &none);
 }
 
@@ -53,7 +41,7 @@ static int disconnect(int fd, const struct sockaddr_storage *own, socklen_t nown
     rc = rc ? rc : connect_to(fd, &none);
     if (!rc && bind(fd, (const struct sockaddr *)own, nown))
         rc = -errno;
-    return rc ? rc : set_tcp(fd, TCP_REPAIR, (uint32_t)TCP_REPAIR_OFF_NO_WP);
+    return rc ? rc : set_tcp(fd, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
 }
 
 int reset_as(int socket, const struct entry_numbers *numbers)

@@ -13,6 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "splice/repair.h"
+
 /* Since Linux 5.1 and 5.14; headers may be older. */
 #ifndef SO_BINDTOIFINDEX
 #define SO_BINDTOIFINDEX 62
@@ -80,11 +82,6 @@ struct swap {
 static int set_int(int fd, int level, int option, int value)
 {
     return setsockopt(fd, level, option, &value, sizeof(value)) ? -errno : 0;
-}
-
-static int set_tcp(int fd, int option, int value)
-{
-    return set_int(fd, IPPROTO_TCP, option, value);
 }
 
 static int get(int fd, int level, int option, void *value, socklen_t n)
@@ -177,7 +174,6 @@ static int bind_new(struct swap *swap)
     return rc;
 }
 
-/* A link-local client's name has the interface, so it is read before that changes. */
 int swap_deafen(int fd)
 {
     struct sock_filter code[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
@@ -186,6 +182,7 @@ int swap_deafen(int fd)
     return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) ? -errno : 0;
 }
 
+/* A link-local client's name has the interface, so it is read before that changes. */
 static int prepare(struct swap *swap)
 {
     int rc = get(swap->old, SOL_SOCKET, SO_BINDTOIFINDEX, &swap->interface, sizeof(int));
@@ -351,11 +348,9 @@ static uint32_t wire_clock(const struct swap *swap)
 static int connect_new(struct swap *swap)
 {
     uint32_t received = swap->at.rcv_nxt + swap->conn.delta.rx - (uint32_t)swap->at.unread;
-    int rc = set_tcp(swap->fd, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE);
+    int rc = set_queue(swap->fd, TCP_SEND_QUEUE, swap->una);
 
-    rc = rc ? rc : set_tcp(swap->fd, TCP_QUEUE_SEQ, (int)swap->una);
-    rc = rc ? rc : set_tcp(swap->fd, TCP_REPAIR_QUEUE, TCP_RECV_QUEUE);
-    rc = rc ? rc : set_tcp(swap->fd, TCP_QUEUE_SEQ, (int)received);
+    rc = rc ? rc : set_queue(swap->fd, TCP_RECV_QUEUE, received);
     if (!rc && swap->info.tcpi_options & TCPI_OPT_TIMESTAMPS)
         rc = set_tcp(swap->fd, TCP_TIMESTAMP, (int)wire_clock(swap));
     if (!rc && connect(swap->fd, (const struct sockaddr *)&swap->peer.name, swap->peer.n))

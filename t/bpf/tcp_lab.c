@@ -59,6 +59,20 @@ void tcp_lab_close(struct tcp_lab *lab)
     lab_close(&lab->lab);
 }
 
+int tcp_lab_main(void (*test)(struct tcp_lab *lab, enum hook hook, bool v6))
+{
+    struct tcp_lab lab;
+    int v6;
+
+    tcp_lab_open(&lab);
+    for (v6 = 0; v6 < 2; v6++) {
+        test(&lab, HOOK_XDP, v6);
+        test(&lab, HOOK_INGRESS, v6);
+    }
+    tcp_lab_close(&lab);
+    return done();
+}
+
 void tcp_lab_set_alone(struct tcp_lab *lab, bool alone)
 {
     lab->alone = alone;

@@ -45,6 +45,8 @@ enum hook { HOOK_XDP, HOOK_INGRESS, HOOK_EGRESS };
 /* Ends the test if the programs cannot be loaded. */
 void tcp_lab_open(struct tcp_lab *lab);
 void tcp_lab_close(struct tcp_lab *lab);
+/* A whole test: runs `test` on XDP and TC, with IPv4 and IPv6. Returns what main() does. */
+int tcp_lab_main(void (*test)(struct tcp_lab *lab, enum hook hook, bool v6));
 void tcp_lab_set_alone(struct tcp_lab *lab, bool alone);
 
 /* --- segments ------------------------------------------------------------------------------- */

@@ -638,14 +638,5 @@ static void test_hook(struct tcp_lab *lab, enum hook hook, bool v6)
 
 int main(void)
 {
-    struct tcp_lab lab;
-    int v6;
-
-    tcp_lab_open(&lab);
-    for (v6 = 0; v6 < 2; v6++) {
-        test_hook(&lab, HOOK_XDP, v6);
-        test_hook(&lab, HOOK_INGRESS, v6);
-    }
-    tcp_lab_close(&lab);
-    return done();
+    return tcp_lab_main(test_hook);
 }

@@ -134,6 +134,11 @@ class Machines:
         """Whether the kernel gives this answer. _found: all keys exist."""
         return self.by_kernel(request) == (want, True)
 
+    def is_in_order(self):
+        """Whether the server has seen, by a reply, that no program on TC comes before its own."""
+        self.udp.ask(b"version\r\n")
+        return self.tcp.stats("bmc")["sv0:before"] == "none"
+
     def unwatched(self):
         """A socket to the same server over the second interface, which has no kernel path."""
         return client.Udp(self.pair.address(1), self.server.port)

@@ -146,12 +146,6 @@ def passes(m, requests):
     return grown["pass_way"] == requests and set(answers) == {kernel.answer((b"k", b"v"))}
 
 
-def is_in_order(m):
-    """After a reply of the server's, which TC egress sees."""
-    m.udp.ask(b"version\r\n")
-    return m.rows()["sv0:before"] == "none"
-
-
 @tap.case
 def without_the_privilege_to_look():
     with machines(None, "tc") as m:
@@ -170,7 +164,7 @@ def without_the_privilege_to_look():
             tap.like(m.server.log(), "`bpftool net show dev sv0`" if TCX else "egress:test_filter",
                      "and where to look, or what it is")
         is_served(m, "when it has gone")
-        tap.ok(server.wait_for(lambda: is_in_order(m)), "then nothing is before ours")
+        tap.ok(server.wait_for(m.is_in_order), "then nothing is before ours")
         m.logs("nothing is before the server's programs on TC any more", 1, "the log says that")
 
 
@@ -183,7 +177,7 @@ def one_behind_ours():
             netns.add_filter("sv0", m.pair.server, "egress", netns.TC_OK, 9)
         m.becomes("one comes behind ours", sv0__before="egress:changed" if TCX else "none")
         is_served(m, "beside one behind ours")
-        tap.ok(server.wait_for(lambda: is_in_order(m)), "a reply shows that nothing is before ours")
+        tap.ok(server.wait_for(m.is_in_order), "a reply shows that nothing is before ours")
         tap.ok("TC_ACT_OK" not in m.server.log(), "the log is silent")
         for fd in links:
             os.close(fd)
