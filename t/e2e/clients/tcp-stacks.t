@@ -1,6 +1,5 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-# t/run: waits
 """Clients whose TCP is not the kernel's, gVisor's netstack, smoltcp and lwIP, with tcp=on: over a
 way with the programs, while the route moves to an interface without them, and through a faulty
 cable every byte of their replies is right, and no connection is reset or hangs."""
