@@ -363,6 +363,12 @@ bool loader_tcp_is_guarded(const struct loader *loader)
            !bpf_obj_get_info_by_fd(loader->tcp->guard, &info, &n) && info.cgroup.cgroup_id;
 }
 
+void loader_check_tcp_guard(struct loader *loader)
+{
+    if (loader->tcp && loader->tcp->guard >= 0 && !loader_tcp_is_guarded(loader))
+        __atomic_store_n(&loader->tcp->skel->bss->is_guarded, 0, __ATOMIC_RELAXED);
+}
+
 void loader_set_tcp_ways(struct loader *loader, const int *ifindexes, size_t n)
 {
     const int map = loader->tcp ? bpf_map__fd(loader->tcp->skel->maps.mc_tcp_ways) : -1;

@@ -31,6 +31,7 @@ enum {
 #define TCP_TIMESTAMPS bpf_htonl(0x0101080a)
 
 enum { OPTION_END, OPTION_NOP, OPTION_SACK = 5, OPTION_TIMESTAMPS = 8, OPTIONS_MOST = 40 };
+enum { OFFSET_NARROW = TCP_BYTES / 4 << 4 /* of a header without options: its length */ };
 enum { TSVAL_AT = 24 /* mostly */, TIMESTAMPS_BYTES = 10 };
 
 static __always_inline u64 offsets_text(struct offsets offsets)

@@ -121,10 +121,11 @@ static inline int mc_tcp_is_flow(const struct mc_tcp_flow *a, const struct mc_tc
 }
 
 enum {
-    MC_TCP_FOLLOWED = 1 << 0, /* rcv_nxt is known: see conn_egress in bpf/tcp/egress.bpf.h */
-    MC_TCP_CLOSING = 1 << 1,  /* a FIN, a RST or a fragment has passed: no more is answered */
-    MC_TCP_MSS_OLD = 1 << 2,  /* egress asks the socket for `mss` with its next data */
-    MC_TCP_MARK_B = 1 << 3,   /* which translation mark is the socket's; never changes */
+    MC_TCP_FOLLOWED = 1 << 0,  /* rcv_nxt is known: see conn_egress in bpf/tcp/egress.bpf.h */
+    MC_TCP_CLOSING = 1 << 1,   /* a FIN, a RST or a fragment has passed: no more is answered */
+    MC_TCP_MSS_OLD = 1 << 2,   /* egress asks the socket for `mss` with its next data */
+    MC_TCP_MARK_B = 1 << 3,    /* which translation mark is the socket's; never changes */
+    MC_TCP_UNSTAMPED = 1 << 4, /* its segments have no timestamps; never changes */
 };
 
 /*

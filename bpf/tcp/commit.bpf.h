@@ -45,11 +45,13 @@ static __always_inline enum verdict conn_refuses(const struct mc_tcp_conn *conn,
                                                  const struct tcp_segment *segment, u64 boundary)
 {
     u32 seq = segment->seq - conn->delta.rx, ack = segment->ack - conn->delta.tx;
+    u32 flags = conn->flags & (MC_TCP_FOLLOWED | MC_TCP_CLOSING | MC_TCP_UNSTAMPED);
 
     if (conn->delta.nreply && seq_before(segment->ack, delta_reply_end(&conn->delta)))
         return PASS_TCP_UNACKED; /* RULE_ONE */
     /* RULE_FOLLOWED, RULE_CLOSING */
-    if ((conn->flags & (MC_TCP_FOLLOWED | MC_TCP_CLOSING)) != MC_TCP_FOLLOWED ||
+    if ((flags != MC_TCP_FOLLOWED &&
+         (flags != (MC_TCP_FOLLOWED | MC_TCP_UNSTAMPED) || !READ_ONCE(is_guarded))) ||
         boundary == MC_TCP_NONE || READ_ONCE(slot->generation) != conn->generation)
         return PASS_TCP_BOUNDARY;
     if (seq != conn->rcv_nxt ||                   /* RULE_KMAX */

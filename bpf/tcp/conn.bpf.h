@@ -67,7 +67,8 @@ struct tcp_segment {
     u8 no_options;     /* and no other; ACK and perhaps PSH are set, nothing else; no CE mark */
     u8 is_whole;       /* the lengths agree */
     u8 tsval_at;       /* in the header, if `has_timestamps` */
-    u8 unused[2];
+    u8 is_unstamped;   /* it has no option, and else is as `no_options` says */
+    u8 unused[1];
 };
 
 enum { HEADERS_MOST = ETH_HLEN + 60 + 60 /* bytes of a segment before its data */ };
@@ -88,6 +89,7 @@ struct segment_scratch {
     u32 l4;                    /* where in the frame TCP's header begins */
     u32 ack_due;               /* the segment acknowledges what the socket does not know yet */
     u32 option, noption;       /* of the segment: the one that has blocks (sack.bpf.h) */
+    u32 unstamped;             /* what is made of it has no timestamps (TC) */
     u32 is_one;                /* the reply is as one_lookup leaves it (one.bpf.h) */
     char frame[256];           /* one without data, while its packet is another (ingress.bpf.h) */
     /* --- several requests (pipeline.bpf.h) --- */
@@ -157,6 +159,21 @@ static __always_inline void slot_hears(struct mc_tcp_slot *slot)
     if (lost && !(lost & MC_TCP_LOST_GUARDED))
         WRITE_ONCE(slot->lost, 0);
 }
+
+static __always_inline int conn_is_unstamped(const struct mc_tcp_conn *conn)
+{
+    return READ_ONCE(conn->flags) & MC_TCP_UNSTAMPED;
+}
+
+/* Whether a segment is as plain as those of the connection that are answered. */
+static __always_inline int conn_is_plain(const struct mc_tcp_conn *conn,
+                                         const struct tcp_segment *segment)
+{
+    return conn_is_unstamped(conn) ? segment->is_unstamped : segment->no_options;
+}
+
+/* Whether the guard is attached. Set by the server. */
+__u32 is_guarded = 0;
 
 /* --- the lock --------------------------------------------------------------------------------- */
 

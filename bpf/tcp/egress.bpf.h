@@ -112,10 +112,14 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
     if (!tcp_waits(&cookie, &conn))
         return 0;
     socket = bpf_skc_to_tcp_sock(sk);
-    if (!socket || !BPF_CORE_READ_BITFIELD(socket, rx_opt.tstamp_ok) ||
-        (bpf_core_field_exists(socket->is_mptcp) && socket->is_mptcp) ||
+    if (!socket || (bpf_core_field_exists(socket->is_mptcp) && socket->is_mptcp) ||
         (bpf_core_field_exists(socket->tcp_usec_ts) && BPF_CORE_READ_BITFIELD(socket, tcp_usec_ts)))
         return 0;
+    if (!BPF_CORE_READ_BITFIELD(socket, rx_opt.tstamp_ok)) {
+        if (!READ_ONCE(is_guarded))
+            return 0;
+        conn.flags |= MC_TCP_UNSTAMPED;
+    }
     conn.rcv_nxt = socket->rcv_nxt;
     conn.irs = conn.rcv_nxt - (u32)socket->bytes_received;
     conn.last_ack_sent = conn.born = conn.rcv_nxt;
@@ -123,7 +127,7 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
     conn.iss = conn.snd_una - (u32)socket->bytes_acked;
     conn.snd_nxt = conn.snd_una;
     conn.tsval = bpf_htonl(tcp->segment.tsval);
-    conn.client_ts = socket->rx_opt.ts_recent;
+    conn.client_ts = conn.flags & MC_TCP_UNSTAMPED ? 0 : socket->rx_opt.ts_recent;
     conn.snd_wscale = BPF_CORE_READ_BITFIELD(socket, rx_opt.snd_wscale);
     conn.rcv_wscale = BPF_CORE_READ_BITFIELD(socket, rx_opt.rcv_wscale);
     conn.mss = mss_of(socket);
@@ -142,9 +146,11 @@ __attribute__((noinline)) int tcp_probe(struct __sk_buff *skb)
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
 
-    if (!tcp || !scratch || !tcp->segment.has_timestamps || tcp->segment.nheader != L4_TEXT)
+    if (!tcp || !scratch)
         return TC_ACT_SHOT;
-    if (!skb_save_headers(skb, scratch, L4_TEXT))
+    if (tcp->unstamped ? !tcp->segment.is_unstamped || !skb_save_headers(skb, scratch, TCP_BYTES)
+                       : !tcp->segment.has_timestamps || tcp->segment.nheader != L4_TEXT ||
+                             !skb_save_headers(skb, scratch, L4_TEXT))
         return TC_ACT_SHOT;
     return skb_make_bare(skb, scratch, tcp, tcp->delta.reply - 1,
                          delta_ack_tx(&tcp->delta, tcp->segment.ack), 0)
@@ -163,7 +169,7 @@ __attribute__((noinline)) int tcp_probe(struct __sk_buff *skb)
 static __always_inline int conn_is_keepalive(const struct mc_tcp_conn *conn,
                                              const struct tcp_segment *segment)
 {
-    return conn->delta.nreply && segment->no_options && !segment->n &&
+    return conn->delta.nreply && conn_is_plain(conn, segment) && !segment->n &&
            segment->seq == conn->snd_nxt - 1;
 }
 
@@ -188,15 +194,16 @@ __attribute__((noinline)) int tcp_tx_retransmit(struct __sk_buff *skb)
 /*
  * Whether to ask the socket for its segment size with its next data: the path may have changed it.
  * Asking costs as much as all that is read of the segment, so this asks when a timestamp is of
- * another quarter of a second than the one before. The path drops a reply of the kernel's that is
- * too long meanwhile, and the client gets it again in pieces.
+ * another quarter of a second than the one before, or if there are none. The path drops a reply of
+ * the kernel's that is too long meanwhile, and the client gets it again in pieces.
  */
 static __always_inline int mss_is_old(const struct mc_tcp_conn *conn,
                                       const struct tcp_segment *segment)
 {
     u32 change = (bpf_ntohl(conn->tsval) ^ segment->tsval) & (MC_TCP_AHEAD - 1);
 
-    return (segment->has_timestamps && change >> 8) || conn->flags & MC_TCP_MSS_OLD;
+    return (segment->has_timestamps && change >> 8) ||
+           conn->flags & (MC_TCP_MSS_OLD | MC_TCP_UNSTAMPED);
 }
 
 /* Under the lock. mss: 0: the socket was not asked. */
@@ -236,6 +243,10 @@ static __always_inline void conn_egress(struct mc_tcp_conn *conn, const struct t
     u32 ack = segment->flags & TCP_ACK ? segment->ack : conn->born; /* that says nothing */
     u32 tsval = conn_timestamp_tx(conn, segment->tsval);
 
+    /* Of what has no timestamps Linux takes that window, too, which came with the highest number.
+     */
+    if (conn_is_unstamped(conn) && !seq_before(ack, conn->last_ack_sent))
+        conn->window = bpf_htons(segment->window);
     if (seq_before(conn->last_ack_sent, ack))
         conn->last_ack_sent = ack;
     /* The client's clock, by a segment in which the socket has found nothing wrong (RFC 7323). */
@@ -266,7 +277,8 @@ static __always_inline struct mc_tcp_conn *tcp_find(struct __sk_buff *skb,
 {
     struct mc_tcp_conn *conn = conn_find(&segment->flow);
 
-    if (conn || !READ_ONCE(control.tcp_waiting) || !segment->n || !segment->has_timestamps ||
+    if (conn || !READ_ONCE(control.tcp_waiting) || !segment->n ||
+        !(segment->has_timestamps | segment->is_unstamped) ||
         segment->flags & (TCP_FIN | TCP_RST) || !tcp_follow(skb))
         return conn;
     return conn_find(&segment->flow);
@@ -274,10 +286,14 @@ static __always_inline struct mc_tcp_conn *tcp_find(struct __sk_buff *skb,
 
 /* Under the lock. Whether a segment was translated before, on an interface above this one. */
 static __always_inline int conn_has_translated(const struct mc_tcp_conn *conn,
-                                               const struct tcp_segment *segment)
+                                               const struct tcp_segment *segment,
+                                               const struct __sk_buff *skb)
 {
-    return delta_is_used(&conn->delta) && segment->has_timestamps &&
-           timestamp_is_wire(segment->tsval, bpf_ntohl(conn->tsval));
+    if (!delta_is_used(&conn->delta))
+        return 0;
+    if (unlikely(conn_is_unstamped(conn)))
+        return skb->tc_index == conn_mark(conn);
+    return segment->has_timestamps && timestamp_is_wire(segment->tsval, bpf_ntohl(conn->tsval));
 }
 
 /* Whether the connection's own socket has sent a segment. */
@@ -331,6 +347,8 @@ static __always_inline int tcp_translate(struct __sk_buff *skb, struct segment_s
         tcp_count(MC_TCP_DROPPED);
         return TC_ACT_SHOT;
     }
+    if (unlikely(tcp->unstamped))
+        skb->tc_index = tcp->mark; /* else its timestamp says so */
     return TC_ACT_UNSPEC;
 }
 
@@ -360,6 +378,8 @@ int mc_tcp_egress(struct __sk_buff *skb)
     conn = tcp_find(skb, segment);
     if (!conn)
         return TC_ACT_UNSPEC;
+    tcp->unstamped = conn_is_unstamped(conn);
+    tcp->mark = conn_mark(conn);
     mac = skb_mac_to(skb);
     sender = sender_cookie(skb);
     old = mss_is_old(conn, segment);
@@ -367,7 +387,7 @@ int mc_tcp_egress(struct __sk_buff *skb)
     seen = likely(READ_ONCE(conn->flags) & MC_TCP_FOLLOWED) || guard_sees(skb->sk);
     if (unlikely(!conn_lock(conn, &segment->flow)))
         return tcp_tx_unlocked(conn, sender, segment->flags);
-    done = conn_has_translated(conn, segment);
+    done = conn_has_translated(conn, segment, skb);
     own = conn_is_of(conn, sender);
     if (own && !done) {
         conn_egress(conn, segment, skb->ifindex, skb_vlan(skb), mac, seen);

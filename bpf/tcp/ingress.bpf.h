@@ -232,9 +232,9 @@ static __always_inline enum verdict tcp_tc_answer(struct __sk_buff *skb, struct 
     enum verdict kind, rc;
     u32 text;
 
-    if (!tcp->segment.no_options || skb->gso_size || skb->pkt_type != PACKET_HOST)
+    if (!conn_is_plain(conn, &tcp->segment) || skb->gso_size || skb->pkt_type != PACKET_HOST)
         return tcp_leave(tcp, PASS_TCP_SEGMENT);
-    if (tcp->segment.n < REQUEST_LEAST || !skb_read_text(skb, l4, &text))
+    if (tcp->segment.n < REQUEST_LEAST || !skb_read_text(skb, l4, tcp->segment.nheader, &text))
         return tcp_leave(tcp, PASS_TCP_COMMAND);
     kind = text_kind(text);
     if (kind == HEAD_FOREIGN || !text_is_spoken(text, slot))
@@ -244,13 +244,19 @@ static __always_inline enum verdict tcp_tc_answer(struct __sk_buff *skb, struct 
     rc = conn_refuses(conn, slot, &tcp->segment, tcp->boundary);
     if (rc)
         return tcp_leave(tcp, rc);
-    if (!skb_save_headers(skb, scratch, L4_TEXT))
+    if (!(tcp->unstamped ? skb_save_headers(skb, scratch, TCP_BYTES)
+                         : skb_save_headers(skb, scratch, L4_TEXT)))
         return tcp_leave(tcp, PASS_TCP_SEGMENT);
     if (!conn_came_by_path(conn, scratch->saved.from, skb->ifindex, skb_vlan(skb)))
         return tcp_leave(tcp, PASS_TCP_WAY);
     scratch->nframe = skb->len;
     scratch->ntext = tcp->segment.n;
+    if (unlikely(tcp->unstamped)) {
+        saved_widen(scratch);
+        scratch->offsets.ip -= WIDER; /* its text is where it is, */
+    }
     rc = tcp_tc_lookup(skb, conn, kind);
+    scratch->offsets.ip = ETH_HLEN; /* the reply's headers where they always are */
     if (rc)
         return tcp_leave_request(tcp, conn, rc);
     rc = tcp_commit(conn, slot, scratch, tcp, 1);
@@ -338,6 +344,7 @@ int mc_tcp_ingress(struct __sk_buff *skb)
         l4 == ETH_HLEN + (skb->protocol == bpf_htons(ETH_P_IPV6) ? IP6_BYTES : IP4_BYTES) &&
         conn->vlan == skb_vlan(skb);
     tcp->ifindex = conn->ifindex;
+    tcp->unstamped = conn_is_unstamped(conn);
     scratch->saved.back = conn->mac;
     if (unlikely(tcp_is_too_late(&tcp->segment)) && tcp->can_resend) {
         conn_words(conn, &scratch->saved.tcp, tcp->segment.ack, tcp->segment.seq + tcp->segment.n,

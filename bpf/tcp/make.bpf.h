@@ -12,6 +12,7 @@
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/tcp.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
+#include "bpf/tcp/unstamped.bpf.h"
 
 /* Marks packets that the programs send themselves for the one on egress. Set before the load. */
 const volatile __u32 tcp_mark = 0;
@@ -66,13 +67,20 @@ static __always_inline void saved_turn(struct scratch *scratch)
 }
 
 /* Makes the packet what stands in `scratch`, with its headers. Not 0: it is lost. */
-static __always_inline int tcp_tc_put(struct __sk_buff *skb, const struct scratch *scratch)
+static __always_inline int tcp_tc_put(struct __sk_buff *skb, struct scratch *scratch)
 {
-    u64 nframe = reply_size(scratch);
+    const struct segment_scratch *tcp = segment_scratch_get();
+    u64 nframe = reply_size(scratch), start = reply_start(scratch);
 
+    if (tcp && tcp->unstamped) {
+        scratch_narrow(scratch);
+        nframe -= WIDER;
+        start += WIDER;
+    }
+    bound_mask(start, 63);
     bound_size(nframe, 2047);
     if (bpf_skb_change_tail(skb, nframe, 0) ||
-        bpf_skb_store_bytes(skb, 0, scratch->reply + reply_start(scratch), nframe, 0))
+        bpf_skb_store_bytes(skb, 0, scratch->reply + start, nframe, 0))
         return -1;
     skb->mark = tcp_mark;
     return 0;
@@ -86,7 +94,7 @@ static __always_inline int tcp_tc_make(struct __sk_buff *skb, struct scratch *sc
 }
 
 /*
- * Makes a packet whose headers were kept, with timestamps and no other option, a bare
+ * Makes a packet whose headers were kept, with timestamps or none and no other option, a bare
  * acknowledgement with these numbers, translated otherwise. Not 0: a helper failed; drop the
  * packet.
  */
@@ -96,7 +104,7 @@ static __always_inline int skb_make_bare(struct __sk_buff *skb, struct scratch *
 {
     const struct tcp_segment *segment = &tcp->segment;
     char *out = scratch->reply, *ip = out + ETH_HLEN, *l4;
-    u64 v6 = scratch->offsets.v6, sum;
+    u64 v6 = scratch->offsets.v6, n = tcp->unstamped ? TCP_BYTES : L4_TEXT, sum;
 
     STORE64(out, scratch->saved.to);
     STORE64(out + 6, scratch->saved.from);
@@ -106,33 +114,34 @@ static __always_inline int skb_make_bare(struct __sk_buff *skb, struct scratch *
     STORE32(l4 + 8, bpf_htonl(ack));
     l4[13] = TCP_ACK;
     STORE16(l4 + 16, 0);
-    STORE32(l4 + 20, TCP_TIMESTAMPS);
-    if (ingress) {
+    if (ingress)
         STORE16(l4 + 18, tcp->mark);
-        STORE32(l4 + 24, bpf_htonl(segment->tsval));
-        STORE32(l4 + 28, bpf_htonl(timestamp_rx(segment->tsecr, tcp->tsval)));
+    if (tcp->unstamped) {
+        l4[12] = OFFSET_NARROW;
+        STORE32(l4 + 20, 0); /* in the sum */
+        STORE64(l4 + 24, 0);
     } else {
-        STORE32(l4 + 24, bpf_htonl(segment->tsval + MC_TCP_AHEAD));
-        STORE32(l4 + 28, bpf_htonl(segment->tsecr));
+        STORE32(l4 + 20, TCP_TIMESTAMPS);
+        STORE32(l4 + 24, bpf_htonl(ingress ? segment->tsval : segment->tsval + MC_TCP_AHEAD));
+        STORE32(l4 + 28,
+                bpf_htonl(ingress ? timestamp_rx(segment->tsecr, tcp->tsval) : segment->tsecr));
     }
     if (v6) {
-        STORE16(ip + 4, bpf_htons(L4_TEXT));
-        sum = tcp_pseudo(ip, 1, L4_TEXT);
+        STORE16(ip + 4, bpf_htons(n));
+        sum = tcp_pseudo(ip, 1, n);
     } else {
-        sum = (u16)~LOAD16(ip + 10) + (u64)(u16)~LOAD16(ip + 2) + bpf_htons(IP4_BYTES + L4_TEXT);
-        STORE16(ip + 2, bpf_htons(IP4_BYTES + L4_TEXT));
+        sum = (u16)~LOAD16(ip + 10) + (u64)(u16)~LOAD16(ip + 2) + bpf_htons(IP4_BYTES + n);
+        STORE16(ip + 2, bpf_htons(IP4_BYTES + n));
         STORE16(ip + 10, ~sum_fold(sum) & 0xffff);
-        sum = tcp_pseudo(ip, 0, L4_TEXT);
+        sum = tcp_pseudo(ip, 0, n);
     }
     if (scratch->checksum_partial)
         STORE16(l4 + 16, sum_fold(sum));
     else
         STORE16(l4 + 16, ~sum_fold(sum + tcp_header_sum(l4)) & 0xffff);
-    if (v6)
-        return bpf_skb_change_tail(skb, ETH_HLEN + IP6_BYTES + L4_TEXT, 0) ||
-               bpf_skb_store_bytes(skb, 0, out, ETH_HLEN + IP6_BYTES + L4_TEXT, 0);
-    return bpf_skb_change_tail(skb, ETH_HLEN + IP4_BYTES + L4_TEXT, 0) ||
-           bpf_skb_store_bytes(skb, 0, out, ETH_HLEN + IP4_BYTES + L4_TEXT, 0);
+    n += ETH_HLEN + (v6 ? IP6_BYTES : IP4_BYTES);
+    bound_size(n, 127);
+    return bpf_skb_change_tail(skb, n, 0) || bpf_skb_store_bytes(skb, 0, out, n, 0);
 }
 
 #endif

@@ -84,6 +84,7 @@ static __always_inline void segment_read(struct tcp_segment *segment, const void
 {
     u32 traffic = v6 ? bpf_ntohs(LOAD16(ip)) >> 4 : LOAD8(ip + 1), flags = LOAD8(tcp + 13);
     u32 nheader = (LOAD8(tcp + 12) >> 4) * 4, at;
+    int plain;
 
     segment->seq = bpf_ntohl(LOAD32(tcp + 4));
     segment->ack = bpf_ntohl(LOAD32(tcp + 8));
@@ -93,9 +94,14 @@ static __always_inline void segment_read(struct tcp_segment *segment, const void
     segment->urgent = LOAD16(tcp + 18);
     segment->is_whole = nheader >= TCP_BYTES && nip >= before + nheader;
     segment->n = segment->is_whole ? nip - before - nheader : 0;
+    /* No flag beside the header's length: accurate ECN has one there. */
+    plain = (flags | TCP_PSH) == (TCP_PSH | TCP_ACK) && (traffic & 3) != 3;
     segment->has_timestamps = segment->no_options = 0;
-    if (nheader < L4_TEXT || tcp + L4_TEXT > end)
+    segment->is_unstamped = plain && LOAD8(tcp + 12) == OFFSET_NARROW;
+    if (nheader < L4_TEXT || tcp + L4_TEXT > end) {
+        segment->tsval = segment->tsecr = 0;
         return;
+    }
     at = likely(LOAD32(tcp + 20) == TCP_TIMESTAMPS) ? TSVAL_AT
          : ingress && nheader == L4_TEXT            ? tsval_elsewhere(tcp)
                                                     : 0;
@@ -107,9 +113,7 @@ static __always_inline void segment_read(struct tcp_segment *segment, const void
         segment_stamps(segment, tcp + TSVAL_AT);
     else
         segment_stamps(segment, at == TSVAL_AT - 1 ? tcp + TSVAL_AT - 1 : tcp + TSVAL_AT - 2);
-    /* Its header's length, and no flag beside it: accurate ECN has one there. */
-    segment->no_options = LOAD8(tcp + 12) == L4_TEXT / 4 << 4 &&
-                          (flags | TCP_PSH) == (TCP_PSH | TCP_ACK) && (traffic & 3) != 3;
+    segment->no_options = plain && LOAD8(tcp + 12) == L4_TEXT / 4 << 4;
 }
 
 /* --- a packet --------------------------------------------------------------------------------- */
@@ -209,7 +213,7 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
         nip = ip_length(ip, v6);
     segment_read(segment, ip, l4, end, v6, at, nip, ingress);
     if (!link || fragment || at != ip_bytes(v6))
-        segment->no_options = 0;
+        segment->no_options = segment->is_unstamped = 0;
     if (fragment)
         segment->is_whole = 0;
     return link + at;
@@ -287,16 +291,17 @@ __attribute__((noinline)) int skb_read_stamps(struct __sk_buff *skb, u32 l4)
     return 0;
 }
 
-/* The first bytes of a segment's text. 0: it has none. */
-static __always_inline int skb_read_text(struct __sk_buff *skb, u32 l4, u32 *text)
+/* The first bytes of the text of a segment whose header takes ntcp bytes. 0: it has none. */
+static __always_inline int skb_read_text(struct __sk_buff *skb, u32 l4, u64 ntcp, u32 *text)
 {
     const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end, *from;
     u64 at = l4;
 
     bound_mask(at, 511);
-    from = data + at + L4_TEXT;
+    bound_mask(ntcp, 63);
+    from = data + at + ntcp;
     if (from + sizeof(*text) > end)
-        return !bpf_skb_load_bytes(skb, l4 + L4_TEXT, text, sizeof(*text));
+        return !bpf_skb_load_bytes(skb, l4 + ntcp, text, sizeof(*text));
     *text = LOAD32(from);
     return 1;
 }

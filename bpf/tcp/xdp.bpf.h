@@ -15,6 +15,7 @@
 #include "bpf/tcp/conn.bpf.h"
 #include "bpf/tcp/one.bpf.h"
 #include "bpf/tcp/read.bpf.h"
+#include "bpf/tcp/unstamped.bpf.h"
 
 /* How a frame was made longer. */
 enum { GROWN_NOT, GROWN_HEAD, GROWN_TAIL, GROWN_FAILED };
@@ -120,6 +121,22 @@ static __always_inline int tcp_xdp_answer(struct xdp_md *ctx, struct scratch *sc
     return tcp_xdp_pass(tcp, rc);
 }
 
+/* The first bytes of a plain segment's text. 0: it is no request that is answered. */
+static __always_inline int tcp_xdp_text(const struct tcp_segment *segment, const void *l4,
+                                        const void *end, u32 *text)
+{
+    if (unlikely(segment->is_unstamped)) {
+        if (l4 + TCP_BYTES + REQUEST_LEAST > end)
+            return 0;
+        *text = LOAD32(l4 + TCP_BYTES);
+        return text_kind(*text) != HEAD_FOREIGN; /* of others tcp_xdp_is_foreign has asked that */
+    }
+    if (l4 + L4_CHECKED > end)
+        return 0;
+    *text = LOAD32(l4 + L4_TEXT);
+    return 1;
+}
+
 /* A frame with a segment of a connection. */
 static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *scratch,
                                            struct segment_scratch *tcp, struct mc_tcp_conn *conn,
@@ -127,15 +144,17 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
-    u32 text;
+    const u32 less = conn_is_unstamped(conn) ? WIDER : 0;
     enum verdict rc;
+    int verdict;
+    u32 text;
 
     /* All of it in the frame's first buffer. */
-    if (!tcp->segment.no_options || offsets_text(offsets) + tcp->segment.n > scratch->nframe)
+    if (!conn_is_plain(conn, &tcp->segment) ||
+        offsets_text(offsets) - less + tcp->segment.n > scratch->nframe)
         return tcp_xdp_pass(tcp, PASS_TCP_SEGMENT);
-    if (l4 + L4_CHECKED > end)
+    if (!tcp_xdp_text(&tcp->segment, l4, end, &text))
         return XDP_PASS;
-    text = LOAD32(l4 + L4_TEXT);
     if (!text_is_spoken(text, slot))
         return tcp_xdp_pass(tcp, PASS_TCP_COMMAND);
     tcp->boundary = READ_ONCE(slot->boundary);
@@ -151,8 +170,22 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
     scratch->offsets = offsets;
     scratch->ntext = tcp->segment.n;
     scratch->saved.back = conn->mac;
+    if (unlikely(less)) {
+        verdict = xdp_widen(ctx, offsets);
+        if (verdict != WIDE)
+            return verdict == WIDE_LOST ? XDP_DROP : XDP_PASS; /* there is no room: TC answers */
+        scratch->nframe += WIDER;
+    }
+    data = (void *)(long)ctx->data;
+    end = (void *)(long)ctx->data_end;
+    ip = data + offsets.ip;
+    if (ip + ip_bytes(offsets.v6) + L4_CHECKED > end)
+        return XDP_DROP;
     headers_save(&scratch->saved, data, ip, offsets, SAVED_WORDS(offsets.v6));
-    return tcp_xdp_answer(ctx, scratch, tcp, conn, slot, text_kind(text));
+    verdict = tcp_xdp_answer(ctx, scratch, tcp, conn, slot, text_kind(text));
+    if (unlikely(less) && verdict != XDP_DROP && !xdp_narrow(ctx, offsets, verdict == XDP_TX))
+        return XDP_DROP;
+    return verdict;
 }
 
 /* Whether a plain segment is no request that is answered, by its first bytes. */

@@ -576,6 +576,7 @@ static bool check_attached(struct monitor *monitor)
     bool lost = false;
     size_t i;
 
+    loader_check_tcp_guard(monitor->loader);
     for (i = 0; i < monitor->nwatched; i++) {
         struct watched *watched = &monitor->watched[i];
 

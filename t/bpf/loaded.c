@@ -103,3 +103,8 @@ void loader_tcp_unguard(struct loader *loader)
 {
     bpf_link_detach(loader->tcp->guard);
 }
+
+void loader_tcp_set_guarded(struct loader *loader, bool guarded)
+{
+    loader->tcp->skel->bss->is_guarded = guarded;
+}

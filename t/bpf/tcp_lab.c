@@ -62,12 +62,14 @@ void tcp_lab_close(struct tcp_lab *lab)
 int tcp_lab_main(void (*test)(struct tcp_lab *lab, enum hook hook, bool v6))
 {
     struct tcp_lab lab;
-    int v6;
+    int i;
 
     tcp_lab_open(&lab);
-    for (v6 = 0; v6 < 2; v6++) {
-        test(&lab, HOOK_XDP, v6);
-        test(&lab, HOOK_INGRESS, v6);
+    for (i = 0; i < 4; i++) {
+        tcp_lab_set_unstamped(&lab, i / 2);
+        diag("%s timestamps, IPv%d", lab.unstamped ? "without" : "with", i % 2 ? 6 : 4);
+        test(&lab, HOOK_XDP, i % 2);
+        test(&lab, HOOK_INGRESS, i % 2);
     }
     tcp_lab_close(&lab);
     return done();
@@ -77,6 +79,12 @@ void tcp_lab_set_alone(struct tcp_lab *lab, bool alone)
 {
     lab->alone = alone;
     loader_set_tc(lab->lab.loader, true, alone);
+}
+
+void tcp_lab_set_unstamped(struct tcp_lab *lab, bool unstamped)
+{
+    lab->unstamped = unstamped;
+    loader_tcp_set_guarded(lab->lab.loader, unstamped);
 }
 
 static int hook_fd(struct tcp_lab *lab, enum hook hook)
@@ -377,6 +385,10 @@ void conn_init_at(struct tcp_lab *lab, struct mc_tcp_conn *conn, uint32_t in, ui
         .rtx = MC_TCP_RTX_MAX,
         .mac = 0x020000000002, /* client_mac, the same read either way */
     };
+    if (lab->unstamped) {
+        conn->flags |= MC_TCP_UNSTAMPED;
+        conn->client_ts = 0;
+    }
     conn->snd_una = conn->snd_nxt;
     conn->last_ack_sent = conn->rcv_nxt;
     conn->born = conn->rcv_nxt;
@@ -403,6 +415,7 @@ void segment_in(struct tcp_lab *lab, struct segment *segment, const struct mc_tc
         .window = 500,
         .tsval = conn->client_ts + 16,
         .tsecr = ntohl(conn->tsval),
+        .options = lab->unstamped ? "" : NULL,
         .text = text,
         .n = n,
     };
@@ -420,6 +433,7 @@ void segment_out(struct segment *segment, const struct mc_tcp_conn *conn, const 
         .tsval = ntohl(conn->tsval) + 100 -
                  (conn->delta.rx | conn->delta.tx ? (uint32_t)MC_TCP_AHEAD : 0),
         .tsecr = conn->client_ts,
+        .options = conn->flags & MC_TCP_UNSTAMPED ? "" : NULL,
         .text = text,
         .n = n,
     };
@@ -448,8 +462,10 @@ void case_apply(struct tcp_lab *lab, const struct tcp_case *row, struct mc_tcp_c
     segment->window += row->packet.window;
     segment->flags = row->packet.flags ? row->packet.flags % FLAGS_NONE : segment->flags;
     segment->traffic = row->packet.traffic;
-    segment->options = row->packet.options;
-    segment->noptions = row->packet.noptions;
+    if (row->packet.options) {
+        segment->options = row->packet.options;
+        segment->noptions = row->packet.noptions;
+    }
     segment->npadding = row->packet.npadding;
     segment->sum = row->packet.sum;
     segment->text = (const char *)segment->text + row->packet.skipped;

@@ -36,6 +36,7 @@ struct tcp_lab {
     bool alone;                    /* TC has no XDP before it */
     bool keeps_others;             /* an acknowledged reply's place is another connection's */
     splice_rules off;              /* the rules without which the model is asked */
+    bool unstamped;                /* connections have no timestamps: tcp_lab_set_unstamped */
     bool quiet;                    /* a difference is not printed */
 };
 
@@ -45,9 +46,14 @@ enum hook { HOOK_XDP, HOOK_INGRESS, HOOK_EGRESS };
 /* Ends the test if the programs cannot be loaded. */
 void tcp_lab_open(struct tcp_lab *lab);
 void tcp_lab_close(struct tcp_lab *lab);
-/* A whole test: runs `test` on XDP and TC, with IPv4 and IPv6. Returns what main() does. */
+/*
+ * A whole test: runs `test` on XDP and TC, with IPv4 and IPv6, with timestamps and without. Returns
+ * what main() does.
+ */
 int tcp_lab_main(void (*test)(struct tcp_lab *lab, enum hook hook, bool v6));
 void tcp_lab_set_alone(struct tcp_lab *lab, bool alone);
+/* From now on connections have no timestamps, and the programs take it that there is a guard. */
+void tcp_lab_set_unstamped(struct tcp_lab *lab, bool unstamped);
 
 /* --- segments ------------------------------------------------------------------------------- */
 

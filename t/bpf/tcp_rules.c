@@ -64,10 +64,18 @@ static bool has_stamps_alone(const struct segment *segment)
     return at == 12 || options[at] == 0;
 }
 
-static bool is_plain(const struct segment *segment, unsigned int odd)
+static bool is_unstamped(const struct mc_tcp_conn *conn)
 {
-    return has_stamps_alone(segment) && (segment->flags | PSH) == (PSH | ACK) &&
-           (segment->traffic & 3) != 3 && !(odd & (ODD_TO_TCP | ODD_OPTIONS));
+    return conn->flags & MC_TCP_UNSTAMPED;
+}
+
+static bool is_plain(const struct segment *segment, unsigned int odd,
+                     const struct mc_tcp_conn *conn)
+{
+    return (is_unstamped(conn) ? segment->options && !segment->noptions
+                               : has_stamps_alone(segment)) &&
+           (segment->flags | PSH) == (PSH | ACK) && (segment->traffic & 3) != 3 &&
+           !(odd & (ODD_TO_TCP | ODD_OPTIONS));
 }
 
 /* Whether a text begins as a request that is read here does. */
@@ -124,7 +132,7 @@ static void conn_become(struct mc_tcp_conn *conn, const struct splice_conn *c)
     conn->snd_una = c->kack;
     conn->snd_nxt = c->ksnd;
     conn->last_ack_sent = c->last_ack_sent;
-    conn->flags &= MC_TCP_MSS_OLD | MC_TCP_MARK_B;
+    conn->flags &= MC_TCP_MSS_OLD | MC_TCP_MARK_B | MC_TCP_UNSTAMPED;
     conn->flags |= (c->followed ? MC_TCP_FOLLOWED : 0) | (c->closing ? MC_TCP_CLOSING : 0);
 }
 
@@ -229,7 +237,7 @@ static uint32_t no_get(const struct tcp_lab *lab, const struct segment *segment,
                        const struct request *request, unsigned int odd,
                        const struct mc_tcp_conn *conn)
 {
-    if (!is_plain(segment, odd))
+    if (!is_plain(segment, odd, conn))
         return MC_TCP_PASS_SEGMENT;
     if (segment->n < 6 || !is_read(request, lab->slots[conn->slot].binary))
         return MC_TCP_PASS_COMMAND;
@@ -251,8 +259,8 @@ static uint32_t not_next(const struct tcp_lab *lab, const struct segment *segmen
         return MC_TCP_PASS_UNACKED;
     if (rule != NRULES || slot->boundary == MC_TCP_NONE || slot->generation != conn->generation)
         return MC_TCP_PASS_BOUNDARY;
-    is_stamped(segment, &tsval);
-    return beyond(tsval, conn->client_ts) < 0 ? MC_TCP_PASS_SEGMENT : NOT_COUNTED;
+    return is_stamped(segment, &tsval) && beyond(tsval, conn->client_ts) < 0 ? MC_TCP_PASS_SEGMENT
+                                                                             : NOT_COUNTED;
 }
 
 /* Why there is no reply to it, NOT_COUNTED: there is one. */
@@ -342,7 +350,8 @@ static struct outcome answer(struct tcp_lab *lab, enum splice_stage stage,
     splice_commit(c, &g, (uint32_t)request->nreply);
     conn_become(conn, c);
     conn->retransmits = 0;
-    is_stamped(segment, &conn->client_ts);
+    if (!is_stamped(segment, &conn->client_ts))
+        conn->client_ts = 0;
     return (struct outcome){.act = pays ? ACT_ANSWER_PAID : ACT_ANSWER,
                             .reason = NOT_COUNTED,
                             .reply = request->reply,
@@ -439,6 +448,8 @@ static void note_socket(const struct segment *segment, struct mc_tcp_conn *conn)
     uint32_t tsval, tsecr;
     bool stamped = is_stamped_with(segment, &tsval, &tsecr);
 
+    if (is_unstamped(conn) && segment->n)
+        conn->flags |= MC_TCP_MSS_OLD; /* these frames have no socket that could be asked */
     if (stamped && segment->flags & ACK && beyond(tsecr, conn->client_ts) > 0)
         conn->client_ts = tsecr;
     if (stamped && (tsval & 0x3fffffff) / 256 != (ntohl(conn->tsval) & 0x3fffffff) / 256)
@@ -472,11 +483,15 @@ static struct outcome leaves(struct tcp_lab *lab, const struct segment *segment,
     conn_become(conn, &c);
     note_socket(segment, conn);
     if (c.outstanding && follows(lab->off, RULE_RESEND_TIMER) && !was.len &&
-        is_plain(segment, odd) && segment->seq == c.ksnd - 1) /* it asks what the client has */
+        is_plain(segment, odd, conn) &&
+        segment->seq == c.ksnd - 1) /* it asks what the client has */
         return resend(lab, conn, segment, true);
     if (whole && g.len == was.len)
         return outcome;
-    outcome.act = whole && has_stamps_alone(segment) ? ACT_PROBE : ACT_DROP;
+    outcome.act =
+        whole && (is_unstamped(conn) ? is_plain(segment, odd, conn) : has_stamps_alone(segment))
+            ? ACT_PROBE
+            : ACT_DROP;
     outcome.reason = MC_TCP_DROPPED;
     return outcome;
 }
@@ -540,6 +555,7 @@ void reply_frame(struct frame *want, const struct segment *segment, const struct
         .tsecr = segment->from_server          ? 0
                  : is_stamped(segment, &tsval) ? tsval
                                                : after->client_ts,
+        .options = is_unstamped(after) ? "" : NULL,
         .text = (const char *)outcome->reply + outcome->from,
         .n = outcome->nreply,
         .sum = SUM_WHOLE,
@@ -562,6 +578,7 @@ static void refusal_frame(struct frame *want, const struct segment *segment,
         .window = ntohs(conn->window),
         .tsval = ntohl(conn->tsval),
         .tsecr = is_stamped(segment, &tsval) ? tsval : conn->client_ts,
+        .options = is_unstamped(conn) ? "" : NULL,
         .sum = SUM_WHOLE,
     };
 
@@ -674,24 +691,26 @@ void bare_frame(const struct tcp_lab *lab, struct frame *want, const struct fram
                 const struct segment *segment, uint32_t seq, uint32_t ack,
                 const struct mc_tcp_conn *conn)
 {
+    const unsigned int n = is_unstamped(conn) ? 20 : 32;
     uint8_t *ip = want->bytes + LINK, *tcp;
     uint32_t tsval, tsecr;
 
     *want = *in;
     tcp = segment_tcp(want);
-    want->n = (size_t)(tcp - want->bytes) + 32;
+    want->n = (size_t)(tcp - want->bytes) + n;
     put32(tcp + 4, seq);
     put32(tcp + 8, ack);
     tcp[13] = ACK;
-    is_stamped_with(segment, &tsval, &tsecr);
-    put32(tcp + 20, 0x0101080a);
-    put32(tcp + 24, tsval);
-    put32(tcp + 28, tsecr);
+    if (is_stamped_with(segment, &tsval, &tsecr)) {
+        put32(tcp + 20, 0x0101080a);
+        put32(tcp + 24, tsval);
+        put32(tcp + 28, tsecr);
+    }
     segment_mark(lab, tcp, conn, !segment->from_server);
     if (segment->v6) {
-        put16(ip + 4, 32);
+        put16(ip + 4, n);
     } else {
-        put16(ip + 2, 52);
+        put16(ip + 2, 20 + n);
         segment_seal_ip(want);
     }
     segment_seal(want, segment->sum == SUM_PARTIAL ? SUM_PARTIAL : SUM_WHOLE);

@@ -47,10 +47,10 @@ def count(m, row):
 class Client(segments.Peer):
     """Reads from both links. `wrong` has what came with the wrong bytes or numbers."""
 
-    def __init__(self, m):
+    def __init__(self, m, stamped=True):
         self.away, self.want, self.wrong = segments.Wire(m.pair, "cl%d" % AWAY), b"", []
         self.asked, self.m, self.is_reset = [], m, False
-        super().__init__(m, next(ports))
+        super().__init__(m, next(ports), stamped=stamped)
         self.first, self.asked = self.ack, [self.seq] * 2
 
     def receive(self, seconds=segments.SECONDS):
@@ -133,12 +133,17 @@ def judge(m, p, name, ends):
 def a_reply_would_leave_by_another_interface():
     with machines() as m:
         tap.is_(count(m, "tcp_guard"), 1, "the guard is there")
-        for n in SIZES:
-            with contextlib.closing(Client(m)) as p:
-                tap.ok(p.is_answered(), "the kernel answers")
-                p.move(AWAY)
-                p.get(n)
-                judge(m, p, "%d bytes" % n, p.read())
+        for stamped in (True, False):
+            for n in SIZES:
+                name = "%d bytes, %s timestamps" % (n, "with" if stamped else "without")
+                with contextlib.closing(Client(m, stamped)) as p:
+                    tap.ok(p.is_answered(), name + ": the kernel answers")
+                    p.get(SIZES[0])
+                    p.read()
+                    tap.ok(p.is_answered(), name + ": and again behind a reply of the server's")
+                    p.move(AWAY)
+                    p.get(n)
+                    judge(m, p, name, p.read())
 
 
 @tap.case
