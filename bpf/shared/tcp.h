@@ -224,6 +224,12 @@ enum {
     MC_TCP_THAW,
 };
 
+/*
+ * The number of no interface, to which the server binds a socket before it puts another one in its
+ * place: what the socket has sent, and the stack still holds, has numbers that nothing translates.
+ */
+enum { MC_TCP_ASIDE = 0x7fffffff };
+
 /* --- counts ----------------------------------------------------------------------------------- */
 
 /* What the programs count; a row for each CPU. */

@@ -303,6 +303,27 @@ static __always_inline int conn_is_of(const struct mc_tcp_conn *conn, u64 cookie
 }
 
 /*
+ * Whether the socket that has sent a segment was replaced, or is about to be: the segment was held
+ * above this interface meanwhile, and its numbers are those of a socket that has the entry no more
+ * (RULE_FROZEN_OUT).
+ */
+static __always_inline int sender_is_aside(const struct __sk_buff *skb)
+{
+    const struct bpf_sock *sk = sender_of(skb);
+
+    return sk && sk->bound_dev_if == MC_TCP_ASIDE;
+}
+
+/* A segment that is not translated. */
+static __always_inline int tcp_tx_foreign(const struct __sk_buff *skb)
+{
+    if (likely(!sender_is_aside(skb)))
+        return TC_ACT_UNSPEC;
+    tcp_count(MC_TCP_DROPPED);
+    return TC_ACT_SHOT;
+}
+
+/*
  * A SYN leaves: if Linux answers a client's with it, what was known of the connection before is
  * void. Then the flow is that of a request or, with TCP Fast Open, of the new connection's socket;
  * with SYN cookies it has none.
@@ -321,10 +342,11 @@ static __always_inline void tcp_accepts(struct __sk_buff *skb, const struct mc_t
  * nor a RST, as Linux sends while there is no socket; the numbers of its next one are those of the
  * wire (RULE_FROZEN_OUT).
  */
-static __always_inline int tcp_tx_unlocked(const struct mc_tcp_conn *conn, u64 sender, u32 flags)
+static __always_inline int tcp_tx_unlocked(const struct __sk_buff *skb,
+                                           const struct mc_tcp_conn *conn, u64 sender, u32 flags)
 {
     if (conn_is_frozen(conn) && !conn_is_of(conn, sender) && !(flags & TCP_RST))
-        return TC_ACT_UNSPEC;
+        return tcp_tx_foreign(skb);
     tcp_count(MC_TCP_DROPPED);
     return TC_ACT_SHOT;
 }
@@ -377,7 +399,7 @@ int mc_tcp_egress(struct __sk_buff *skb)
     }
     conn = tcp_find(skb, segment);
     if (!conn)
-        return TC_ACT_UNSPEC;
+        return tcp_tx_foreign(skb);
     tcp->unstamped = conn_is_unstamped(conn);
     tcp->mark = conn_mark(conn);
     mac = skb_mac_to(skb);
@@ -386,7 +408,7 @@ int mc_tcp_egress(struct __sk_buff *skb)
     mss = old && segment->n ? socket_mss(skb) : 0;
     seen = likely(READ_ONCE(conn->flags) & MC_TCP_FOLLOWED) || guard_sees(skb->sk);
     if (unlikely(!conn_lock(conn, &segment->flow)))
-        return tcp_tx_unlocked(conn, sender, segment->flags);
+        return tcp_tx_unlocked(skb, conn, sender, segment->flags);
     done = conn_has_translated(conn, segment, skb);
     own = conn_is_of(conn, sender);
     if (own && !done) {
@@ -400,9 +422,13 @@ int mc_tcp_egress(struct __sk_buff *skb)
     tag = (struct mc_tcp_tag){conn->slot, conn->generation};
     cookie = conn->cookie;
     conn_unlock(conn);
-    if (unlikely(!own) && flow_owner(skb, cookie) == OWNER_OTHER) {
-        conn_forget(&segment->flow, cookie);
-        return TC_ACT_UNSPEC;
+    if (unlikely(!own)) {
+        if (sender_is_aside(skb))
+            return tcp_tx_foreign(skb);
+        if (flow_owner(skb, cookie) == OWNER_OTHER) {
+            conn_forget(&segment->flow, cookie);
+            return TC_ACT_UNSPEC;
+        }
     }
     if (done || !delta_is_used(&delta))
         return TC_ACT_UNSPEC;

@@ -33,7 +33,6 @@ enum {
     OPTION_WINDOW = 3,
     OPTION_SACK = 4,
     OPTION_TIMESTAMP = 8,
-    NOWHERE = INT_MAX, /* the number of no interface */
     READ_TRIES = 4,
     QUEUE_MAX = 1 << 26,   /* bytes of a queue that is taken over */
     SEGMENT_MAX = 1 << 16, /* what the socket keeps of a segment that is acknowledged in part */
@@ -211,7 +210,7 @@ static int freeze(struct swap *swap)
 
 static int step_aside(struct swap *swap)
 {
-    int rc = set_int(swap->old, SOL_SOCKET, SO_BINDTOIFINDEX, NOWHERE);
+    int rc = set_int(swap->old, SOL_SOCKET, SO_BINDTOIFINDEX, MC_TCP_ASIDE);
 
     swap->is_aside = !rc;
     return rc;

@@ -44,6 +44,10 @@ def count(m, row):
     return int(m.tcp.stats("bmc")[row])
 
 
+def undone(m):
+    return sum(int(n) for row, n in m.tcp.stats("bmc").items() if row.startswith("tcp_undone_"))
+
+
 class Client(segments.Peer):
     """Reads from both links. `wrong` has what came with the wrong bytes or numbers."""
 
@@ -114,6 +118,18 @@ class Client(segments.Peer):
                  self.m.pair.server)
         netns.ip("route replace %s/32 dev sv%d" % (self.at[0], link), self.m.pair.server)
 
+    def hold(self):
+        """What the server sends to it waits, until move(), for this client to say its MAC address,
+        in the kernel: behind the guard, and before TC egress."""
+        with netns.inside(self.m.pair.server):
+            with open("/proc/sys/net/ipv4/neigh/sv0/mcast_solicit", "w", encoding="ascii") as file:
+                file.write("1000")
+        netns.ip("neighbour del %s dev sv0" % self.at[0], self.m.pair.server)
+
+    def is_held(self):
+        with netns.inside(self.m.pair.server):
+            return "INCOMPLETE" in netns.ip("neighbour show %s dev sv0" % self.at[0])
+
     def close(self):
         self.away.close()
         super().close()
@@ -155,6 +171,26 @@ def the_route_moves_within_a_reply():
             p.read(upto=20000)
             p.move(AWAY)
             judge(m, p, "within 100,000 bytes", p.read())
+
+
+@tap.case
+def a_reply_is_held_while_its_socket_is_replaced():
+    """It leaves when another socket has the connection, and the programs know it no more."""
+    with machines() as m:
+        for stamped in (True, False):
+            name = "%s timestamps" % ("with" if stamped else "without")
+            with contextlib.closing(Client(m, stamped)) as p:
+                tap.ok(p.is_answered(), name + ": the kernel answers")
+                before, dropped = undone(m), count(m, "tcp_dropped")
+                p.hold()
+                p.get(SIZES[0])
+                server.wait_for(p.is_held)
+                server.wait_for(lambda: undone(m) > before)
+                p.move(0)
+                ends = p.read()
+                tap.ok(not p.wrong and ends and p.has_all(),
+                       name + ": the client gets all of it, and no wrong number")
+                tap.ok(count(m, "tcp_dropped") > dropped, name + ": what was held is dropped")
 
 
 @tap.case
