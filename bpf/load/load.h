@@ -172,8 +172,10 @@ int loader_guard_tcp(struct loader *loader, int cgroup);
 void loader_set_tcp_ways(struct loader *loader, const int *ifindexes, size_t n);
 /* Whether it is so: another process may have ended it. */
 bool loader_tcp_is_guarded(const struct loader *loader);
-/* Tells the programs if it is so no more: they answer nothing on connections without timestamps. */
-void loader_check_tcp_guard(struct loader *loader);
+/* Whether it is so no more since the last call. Nothing is answered without timestamps then. */
+bool loader_tcp_lost_guard(struct loader *loader);
+/* With the guard, also connections without timestamps are answered. Before any has come. */
+void loader_take_unstamped(struct loader *loader);
 /*
  * Removes the entries of connections that the server had closed before the previous call: until
  * then what is left of them may still have to be translated. To be called less often than once in

@@ -363,10 +363,20 @@ bool loader_tcp_is_guarded(const struct loader *loader)
            !bpf_obj_get_info_by_fd(loader->tcp->guard, &info, &n) && info.cgroup.cgroup_id;
 }
 
-void loader_check_tcp_guard(struct loader *loader)
+bool loader_tcp_lost_guard(struct loader *loader)
 {
-    if (loader->tcp && loader->tcp->guard >= 0 && !loader_tcp_is_guarded(loader))
-        __atomic_store_n(&loader->tcp->skel->bss->is_guarded, 0, __ATOMIC_RELAXED);
+    const struct loader_tcp *tcp = loader->tcp;
+
+    if (!tcp || tcp->guard < 0 || !tcp->skel->bss->is_guarded || loader_tcp_is_guarded(loader))
+        return false;
+    __atomic_store_n(&tcp->skel->bss->takes_unstamped, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&tcp->skel->bss->is_guarded, 0, __ATOMIC_RELAXED);
+    return true;
+}
+
+void loader_take_unstamped(struct loader *loader)
+{
+    loader->tcp->skel->bss->takes_unstamped = loader->tcp->skel->bss->is_guarded;
 }
 
 void loader_set_tcp_ways(struct loader *loader, const int *ifindexes, size_t n)

@@ -217,7 +217,8 @@ struct mc_control {
     __u32 tcp_port;    /* TCP, network order; 0: answer nothing over TCP */
     /* Entries of connections that wait to be followed, and that are; atomic, also the programs'. */
     __u32 tcp_waiting, tcp_followed;
-    __u8 pad[4096 - 64 - 8 * MC_HASH_WORDS - 2 * sizeof(struct mc_local) - 52];
+    __u32 tcp_bypass; /* not 0: answer nothing over TCP, but translate */
+    __u8 pad[4096 - 64 - 8 * MC_HASH_WORDS - 2 * sizeof(struct mc_local) - 56];
 };
 
 #define MC_NO_MAC (~0ull)

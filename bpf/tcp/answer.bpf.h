@@ -31,7 +31,7 @@ static __always_inline int text_is_spoken(u32 text, const struct mc_tcp_slot *sl
 /* Whether the server is to have every request. */
 static __always_inline int tcp_is_bypassed(void)
 {
-    return READ_ONCE(control.bypass) || server_has_stopped() ||
+    return READ_ONCE(control.bypass) | READ_ONCE(control.tcp_bypass) || server_has_stopped() ||
            (control.flush_at && second_reached(control.flush_at));
 }
 
@@ -86,6 +86,7 @@ static __always_inline void tcp_count_answer(struct scratch *scratch,
         counts->count[MC_TCP_BYTES_WRITTEN] += scratch->nreply - REPLY_TEXT;
     }
     slot->answered += tcp->nrequests;
+    slot->answered += !slot->answered; /* 0: none was */
     count_hits(scratch);
     reply_read(scratch);
 }

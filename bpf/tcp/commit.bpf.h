@@ -51,7 +51,7 @@ static __always_inline enum verdict conn_refuses(const struct mc_tcp_conn *conn,
         return PASS_TCP_UNACKED; /* RULE_ONE */
     /* RULE_FOLLOWED, RULE_CLOSING */
     if ((flags != MC_TCP_FOLLOWED &&
-         (flags != (MC_TCP_FOLLOWED | MC_TCP_UNSTAMPED) || !READ_ONCE(is_guarded))) ||
+         (flags != (MC_TCP_FOLLOWED | MC_TCP_UNSTAMPED) || !READ_ONCE(takes_unstamped))) ||
         boundary == MC_TCP_NONE || READ_ONCE(slot->generation) != conn->generation)
         return PASS_TCP_BOUNDARY;
     if (seq != conn->rcv_nxt ||                   /* RULE_KMAX */

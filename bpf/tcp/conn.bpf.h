@@ -172,8 +172,8 @@ static __always_inline int conn_is_plain(const struct mc_tcp_conn *conn,
     return conn_is_unstamped(conn) ? segment->is_unstamped : segment->no_options;
 }
 
-/* Whether the guard is attached. Set by the server. */
-__u32 is_guarded = 0;
+/* Whether connections without timestamps are answered. Set by the server. */
+__u32 takes_unstamped = 0;
 
 /* --- the lock --------------------------------------------------------------------------------- */
 

@@ -116,7 +116,7 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
         (bpf_core_field_exists(socket->tcp_usec_ts) && BPF_CORE_READ_BITFIELD(socket, tcp_usec_ts)))
         return 0;
     if (!BPF_CORE_READ_BITFIELD(socket, rx_opt.tstamp_ok)) {
-        if (!READ_ONCE(is_guarded))
+        if (!READ_ONCE(takes_unstamped))
             return 0;
         conn.flags |= MC_TCP_UNSTAMPED;
     }
@@ -324,6 +324,21 @@ static __always_inline int tcp_tx_foreign(const struct __sk_buff *skb)
 }
 
 /*
+ * Whether what another socket than that with this cookie has sent is not translated: a former
+ * one's, or that of a new connection, which makes the entry void.
+ */
+static __always_inline int sender_is_other(struct __sk_buff *skb, const struct mc_tcp_flow *flow,
+                                           u64 cookie)
+{
+    if (sender_is_aside(skb))
+        return 1;
+    if (flow_owner(skb, cookie) != OWNER_OTHER)
+        return 0;
+    conn_forget(flow, cookie);
+    return 1;
+}
+
+/*
  * A SYN leaves: if Linux answers a client's with it, what was known of the connection before is
  * void. Then the flow is that of a request or, with TCP Fast Open, of the new connection's socket;
  * with SYN cookies it has none.
@@ -422,14 +437,8 @@ int mc_tcp_egress(struct __sk_buff *skb)
     tag = (struct mc_tcp_tag){conn->slot, conn->generation};
     cookie = conn->cookie;
     conn_unlock(conn);
-    if (unlikely(!own)) {
-        if (sender_is_aside(skb))
-            return tcp_tx_foreign(skb);
-        if (flow_owner(skb, cookie) == OWNER_OTHER) {
-            conn_forget(&segment->flow, cookie);
-            return TC_ACT_UNSPEC;
-        }
-    }
+    if (unlikely(!own) && sender_is_other(skb, &segment->flow, cookie))
+        return tcp_tx_foreign(skb);
     if (done || !delta_is_used(&delta))
         return TC_ACT_UNSPEC;
     if (likely(own))

@@ -43,6 +43,9 @@ struct {
     __type(value, u32);
 } mc_tcp_ways SEC(".maps");
 
+/* Whether it is attached. Set by the server. */
+__u32 is_guarded = 0;
+
 /* What programs on a control group's egress return. */
 enum { GUARD_DROP, GUARD_PASS };
 

@@ -595,6 +595,20 @@ size_t hostnet_ways(struct hostnet *hostnet, const struct hostnet_scope *scope, 
     return n;
 }
 
+const struct hostnet_link *hostnet_open_way(const struct hostnet *hostnet)
+{
+    const struct hostnet_link *link, *master;
+    size_t i;
+
+    for (i = 0; i < hostnet->nlinks; i++) {
+        link = &hostnet->links[i];
+        master = hostnet_link(hostnet, link->master);
+        if (link->up && !link->loopback && !link->leads && !(master && master->leads))
+            return link;
+    }
+    return NULL;
+}
+
 /* Whether the shorter of both prefixes is that of both addresses. */
 static bool share_subnet(const struct hostnet_address *a, const struct hostnet_address *b)
 {

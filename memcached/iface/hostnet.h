@@ -110,6 +110,12 @@ size_t hostnet_ways(struct hostnet *hostnet, const struct hostnet_scope *scope, 
                     size_t max);
 
 /*
+ * Finds an interface that is up, and by which what leaves leaves by none of the scope of the last
+ * hostnet_ways: not lo, nor a member of a master that leads there. NULL: there is none.
+ */
+const struct hostnet_link *hostnet_open_way(const struct hostnet *hostnet);
+
+/*
  * bmc=auto: finds the names of the interfaces that carry an address of the scope; for a wildcard
  * address, those that are up and have an address, without lo and without link-local addresses,
  * which every interface has. A VLAN is replaced by the interface below it, which sees the frames of

@@ -52,6 +52,7 @@ struct iface_view {
     unsigned int ninterfaces;
     unsigned int n4, n6, nmacs, nvlans; /* of struct mc_local, */
     size_t left_out;                    /* addresses that did not fit there */
+    bool tcp_open; /* nothing is answered over TCP: segments could leave without the programs */
 };
 
 #endif

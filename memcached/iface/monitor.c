@@ -77,6 +77,7 @@ struct monitor {
                                         age */
     time_t tcp_swept;                /* time of the last loader_sweep_tcp */
     size_t left_out;
+    int open;           /* the interface for which nothing is answered over TCP; 0: none */
     int beside;         /* the interface that warn_beside has named; 0: none */
     bool vlans_changed; /* since the last check */
     bool attached;      /* any program, since the start */
@@ -257,6 +258,32 @@ static void update_ways(struct monitor *monitor)
     loader_set_tcp_ways(monitor->loader, ways, n);
     memcpy(monitor->ways, ways, n * sizeof(ways[0]));
     monitor->nways = n;
+}
+
+/*
+ * Without the guard a segment leaves by any interface, and is wrong to a client that does not look
+ * at timestamps: the kernel answers over TCP only while all interfaces have the programs. To be
+ * called after update_ways.
+ */
+static void update_open(struct monitor *monitor)
+{
+    const struct hostnet_link *open;
+    int index;
+
+    if (!loader_tcp_slots(monitor->loader))
+        return;
+    open = loader_tcp_is_guarded(monitor->loader) ? NULL : hostnet_open_way(&monitor->hostnet);
+    index = open ? open->ifindex : 0;
+    __atomic_store_n(&loader_control(monitor->loader)->tcp_bypass, index != 0, __ATOMIC_RELAXED);
+    if (open && index != monitor->open)
+        log_write("bmc: there is no guard on what leaves over TCP, and segments may leave by %s, "
+                  "which has no kernel programs: the kernel answers nothing over TCP, unless you "
+                  "add bmc=%s",
+                  open->name, open->name);
+    else if (!open && monitor->open)
+        log_write("bmc: all interfaces that are up have the kernel programs: the kernel answers "
+                  "over TCP");
+    monitor->open = index;
 }
 
 static bool tc_deferred(const struct monitor *monitor)
@@ -514,6 +541,7 @@ static void check_interfaces(struct monitor *monitor)
     attach_tc_if_needed(monitor);
     update_programs(monitor);
     update_ways(monitor);
+    update_open(monitor);
 }
 
 /* --- statistics ---------------------------------------------------------------------- */
@@ -540,6 +568,7 @@ static void update_view(struct monitor *monitor)
                               .nmacs = monitor->local.nmacs,
                               .nvlans = monitor->local.nvlans,
                               .left_out = monitor->left_out,
+                              .tcp_open = monitor->open != 0,
                               .ninterfaces = (unsigned int)monitor->nwatched};
     size_t i;
 
@@ -573,10 +602,12 @@ void monitor_events(struct monitor *monitor, struct iface_events *out)
  */
 static bool check_attached(struct monitor *monitor)
 {
-    bool lost = false;
+    bool lost = false, unguarded = loader_tcp_lost_guard(monitor->loader);
     size_t i;
 
-    loader_check_tcp_guard(monitor->loader);
+    if (unguarded)
+        log_write("bmc: another process has detached the guard on what leaves over TCP: restart "
+                  "the server to have it again");
     for (i = 0; i < monitor->nwatched; i++) {
         struct watched *watched = &monitor->watched[i];
 
@@ -585,7 +616,7 @@ static bool check_attached(struct monitor *monitor)
     }
     if (lost)
         loader_invalidate_all(monitor->loader, INVALID_S * UINT64_C(1000000000));
-    return lost;
+    return lost || unguarded;
 }
 
 /* Waits for events or the time of the next check. */

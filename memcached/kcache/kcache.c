@@ -289,7 +289,7 @@ int kcache_reload(struct kcache *kcache, char *error, size_t nerror)
     return 0;
 }
 
-/* Has the workers undo connections when there are more interfaces without the programs. */
+/* Has the workers undo connections when there are more ways without the programs. */
 static void look_at_interfaces(struct kcache *kcache)
 {
     struct iface_view view;
@@ -298,6 +298,7 @@ static void look_at_interfaces(struct kcache *kcache)
     kcache_look(kcache, &view);
     for (i = 0; i < view.ninterfaces; i++)
         n += view.interfaces[i].state > IFACE_DOWN;
+    n += view.tcp_open;
     if (n > kcache->nwithout)
         boundaries_undo_all(&kcache->tcp.boundaries, UNDO_DETACHED);
     kcache->nwithout = n;
@@ -542,6 +543,8 @@ static int attach(struct kcache *kcache, const struct kcache_served *served, cha
         log_unwatched(kcache);
     if (kcache->answers_tcp && may_undo(kcache, served)) {
         tcp_guard(&kcache->tcp);
+        if (kcache->options->unstamped == KCACHE_ON)
+            loader_take_unstamped(kcache->loader);
         tcp_follow(&kcache->tcp);
         log_answered(kcache, served);
     }

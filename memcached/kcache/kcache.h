@@ -64,10 +64,11 @@ struct kcache_options {
     unsigned int ninterfaces;
     bool automatic; /* also the interfaces that carry the listening addresses */
     enum iface_mode mode;
-    enum kcache_switch udp, tcp; /* what the kernel answers */
-    enum kcache_switch xsk;      /* requests that it passes come by rings of AF_XDP */
-    uint32_t connections;        /* the most at a time, with tcp=on */
-    bool optional;               /* a failure is a warning */
+    enum kcache_switch udp, tcp;  /* what the kernel answers */
+    enum kcache_switch unstamped; /* with tcp=on, also connections without timestamps */
+    enum kcache_switch xsk;       /* requests that it passes come by rings of AF_XDP */
+    uint32_t connections;         /* the most at a time, with tcp=on */
+    bool optional;                /* a failure is a warning */
     int stall; /* seconds that the kernel answers for a stopped server; 0: KCACHE_STALL, below 0: as
                   long as the process exists */
     int refresh; /* seconds that the kernel answers all of a TCP connection's gets; 0:

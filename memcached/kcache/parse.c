@@ -150,6 +150,8 @@ const char *kcache_check(const struct kcache_options *options)
         return "xsk=on needs native XDP: it cannot go with mode=skb or mode=tc";
     if (options->xsk == KCACHE_ON && options->udp == KCACHE_OFF)
         return "xsk=on is for UDP: it cannot go with udp=off";
+    if (options->unstamped == KCACHE_ON && options->tcp != KCACHE_ON)
+        return "unstamped=on is for TCP: it needs tcp=on";
     if (options->udp == KCACHE_OFF && options->tcp != KCACHE_ON)
         return "udp=off leaves nothing to answer without tcp=on";
     return NULL;
@@ -287,6 +289,8 @@ const char *kcache_parse(struct kcache_options *options, char *word)
             error = parse_switch(&options->udp, part + 4, "udp is on or off");
         else if (strncmp(part, "tcp=", 4) == 0)
             error = parse_switch(&options->tcp, part + 4, "tcp is on or off");
+        else if (strncmp(part, "unstamped=", 10) == 0)
+            error = parse_switch(&options->unstamped, part + 10, "unstamped is on or off");
         else if (strncmp(part, "xsk=", 4) == 0)
             error = parse_switch(&options->xsk, part + 4, "xsk is on or off");
         else if (strcmp(part, "optional") == 0)
@@ -294,7 +298,8 @@ const char *kcache_parse(struct kcache_options *options, char *word)
         else if (!parse_limit(&options->limits, part, &error) &&
                  !parse_chain(&options->chain, part, &error))
             error = "the words are bmc=INTERFACE, mode=auto|native|skb|tc|chain, "
-                    "udp=on|off, tcp=on|off, xsk=on|off, stall=SECONDS, refresh=SECONDS, "
+                    "udp=on|off, tcp=on|off, unstamped=on|off, xsk=on|off, stall=SECONDS, "
+                    "refresh=SECONDS, "
                     "allow=SOURCES, rate=N[/BURST], amplification=N, optional, and of the chain "
                     "entries=N, keymax=N, valuemax=N, maxage=MS, settle=MS, connections=N";
     }

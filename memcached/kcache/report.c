@@ -136,6 +136,7 @@ static void add_tcp(const struct report *out, const struct kcache_stats *stats)
     const struct mc_tcp_counts *counts = &stats->tcp_counts;
 
     add(out, "tcp_guard", "%d", stats->tcp_is_guarded);
+    add(out, "tcp_bypass", "%d", stats->view.tcp_open);
     add(out, "tcp_answered", "%" PRIu64,
         (uint64_t)(counts->count[MC_TCP_ANSWERED_XDP] + counts->count[MC_TCP_ANSWERED_TC]));
     add_counts(out, tcp_names, counts->count, MC_TCP_COUNTS);

@@ -37,7 +37,8 @@ static struct mc_tcp_slot *open_slot(struct boundaries *boundaries, int socket,
 {
     struct tcp *tcp = (struct tcp *)boundaries;
     struct mc_tcp_tag tag;
-    bool follows = __atomic_load_n(&tcp->follows, __ATOMIC_RELAXED) && undo_lives(tcp->undo);
+    bool follows = __atomic_load_n(&tcp->follows, __ATOMIC_RELAXED) && undo_lives(tcp->undo) &&
+                   !__atomic_load_n(&loader_control(tcp->loader)->tcp_bypass, __ATOMIC_RELAXED);
     struct mc_tcp_slot *slot = follows ? slots_get(&tcp->slots, &tag) : NULL;
     int rc = slot ? loader_tcp_tag(tcp->loader, socket, &tag, nundone % 2) : 0;
 
@@ -210,12 +211,11 @@ void tcp_guard(struct tcp *tcp)
     if (cgroup >= 0)
         close(cgroup);
     if (rc)
-        log_write("bmc: no guard on what leaves over TCP (%s): a segment that leaves by an "
-                  "interface without the kernel programs gets to its client, which drops it if it "
-                  "checks timestamps, as Linux does; %s, or name every interface that can carry "
-                  "replies",
-                  cgroup == -ENOENT ? "there is no cgroup of version 2" : strerror(-rc),
-                  cgroup < 0 ? "mount cgroup2 on /sys/fs/cgroup" : "start with CAP_NET_ADMIN");
+        log_write(
+            "bmc: no guard on what leaves over TCP (%s): the kernel answers over TCP only while "
+            "all interfaces that are up have its programs; %s, or name them all",
+            cgroup == -ENOENT ? "there is no cgroup of version 2" : strerror(-rc),
+            cgroup < 0 ? "mount cgroup2 on /sys/fs/cgroup" : "start with CAP_NET_ADMIN");
 }
 
 int tcp_start_undo(struct tcp *tcp, const struct credentials_user *user, unsigned int nthreads,

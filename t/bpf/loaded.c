@@ -104,7 +104,7 @@ void loader_tcp_unguard(struct loader *loader)
     bpf_link_detach(loader->tcp->guard);
 }
 
-void loader_tcp_set_guarded(struct loader *loader, bool guarded)
+void loader_tcp_set_unstamped(struct loader *loader, bool answered)
 {
-    loader->tcp->skel->bss->is_guarded = guarded;
+    loader->tcp->skel->bss->takes_unstamped = answered;
 }

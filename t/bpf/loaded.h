@@ -45,8 +45,8 @@ void loader_tcp_sieve(struct loader *loader, const struct mc_tcp_flow *flow, int
 /* Where the reply's text is kept, at the try'th attempt. */
 uint32_t loader_tcp_place(const struct loader *loader, const struct mc_tcp_flow *flow,
                           uint32_t slot, uint32_t try);
-/* Whether the programs take it that there is a guard. */
-void loader_tcp_set_guarded(struct loader *loader, bool guarded);
+/* Whether connections without timestamps are answered. */
+void loader_tcp_set_unstamped(struct loader *loader, bool answered);
 /* Detaches the guard as another process can. */
 void loader_tcp_unguard(struct loader *loader);
 

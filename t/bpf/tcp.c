@@ -133,6 +133,13 @@ static void test_series(const struct run *run)
     }
     ok(right && run->lab->slots[TCP_SLOT].answered == 200,
        "%s: requests of which each acknowledges the reply before are answered", run->name);
+    run->lab->slots[TCP_SLOT].answered = ~0u;
+    conn_get(run->lab, run->v6, &conn);
+    segment_in(run->lab, &segment, &conn, get_hit.text, get_hit.n);
+    segment.v6 = run->v6;
+    ok(does(run, &segment, &get_hit, ACT_ANSWER, NOT_COUNTED) &&
+           run->lab->slots[TCP_SLOT].answered == 1,
+       "%s: behind 2^32 answers the slot still says that there were some", run->name);
 }
 
 /* A stream of which the numbers, or the bytes so far, pass 2^32. */
@@ -374,6 +381,9 @@ static void test_items(const struct run *run)
     ok(passes_lookup(run, MC_TCP_PASS_BYPASS), "%s: all is passed if the server asked for it",
        run->name);
     control->bypass = 0;
+    control->tcp_bypass = 1;
+    ok(passes_lookup(run, MC_TCP_PASS_BYPASS), "%s: or over TCP alone", run->name);
+    control->tcp_bypass = 0;
     control->flush_at = 1;
     ok(passes_lookup(run, MC_TCP_PASS_BYPASS), "%s: all is passed while a flush is due", run->name);
     control->flush_at = 0;

@@ -84,7 +84,7 @@ void tcp_lab_set_alone(struct tcp_lab *lab, bool alone)
 void tcp_lab_set_unstamped(struct tcp_lab *lab, bool unstamped)
 {
     lab->unstamped = unstamped;
-    loader_tcp_set_guarded(lab->lab.loader, unstamped);
+    loader_tcp_set_unstamped(lab->lab.loader, unstamped);
 }
 
 static int hook_fd(struct tcp_lab *lab, enum hook hook)

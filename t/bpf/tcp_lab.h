@@ -52,7 +52,7 @@ void tcp_lab_close(struct tcp_lab *lab);
  */
 int tcp_lab_main(void (*test)(struct tcp_lab *lab, enum hook hook, bool v6));
 void tcp_lab_set_alone(struct tcp_lab *lab, bool alone);
-/* From now on connections have no timestamps, and the programs take it that there is a guard. */
+/* From now on connections have no timestamps, and are answered. */
 void tcp_lab_set_unstamped(struct tcp_lab *lab, bool unstamped);
 
 /* --- segments ------------------------------------------------------------------------------- */

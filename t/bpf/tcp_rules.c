@@ -953,6 +953,7 @@ static const char *compare(struct tcp_lab *lab, enum hook hook, const struct seg
     wrong = wrong ? wrong : compare_keys(&keys, answered, request, &keys_counted);
     wrong = wrong ? wrong : compare_kept(lab, found, &after, freed);
     slot.answered += nanswered;
+    slot.answered += answered && !slot.answered; /* 0: none was */
     if (answered || (freed >= 0 && slot.generation == before.generation))
         slot.outstanding = answered;
     note_slot(&slot, hook, segment, odd, found->act, &before, &after);

@@ -155,7 +155,11 @@ def _links(program, interface, namespace):
 def cut(program, interface, namespace):
     """Detaches the links of a program from one interface, as an administrator would."""
     for fd in _links(program, interface, namespace):
-        _bpf(_LINK_DETACH, struct.pack("<I", fd))
+        detach_link(fd)
+
+
+def detach_link(fd):
+    _bpf(_LINK_DETACH, struct.pack("<I", fd))
 
 
 def replace(program, interface, namespace):

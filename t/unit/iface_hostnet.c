@@ -404,6 +404,37 @@ static bool leads(struct hostnet *hostnet, size_t nattached, const char *want)
     return strcmp(have, want) == 0;
 }
 
+/* The index of an interface that is open, once so many of eth0, eth1 are attached; 0: none. */
+static int open_way(struct hostnet *hostnet, size_t n)
+{
+    const int attached[] = {1, 2};
+    const struct hostnet_scope scope = {.ifindexes = attached, .nifindexes = n};
+    const struct hostnet_link *link;
+    int ways[16];
+
+    hostnet_ways(hostnet, &scope, ways, COUNT(ways));
+    link = hostnet_open_way(hostnet);
+    return link ? link->ifindex : 0;
+}
+
+static void test_open_way(struct hostnet *hostnet)
+{
+    LINK(.index = 1, .name = "eth0");
+    LINK(.index = 3, .name = "lo", .loopback = true);
+    LINK(.index = 4, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5);
+    ok(open_way(hostnet, 0) && !open_way(hostnet, 1), "an attached interface is not open, nor lo");
+    LINK(.index = 2, .name = "eth1", .down = true);
+    ok(!open_way(hostnet, 1), "nor one that is down");
+    LINK(.index = 2, .name = "eth1");
+    ok(open_way(hostnet, 1) == 2 && !open_way(hostnet, 2), "one that is up is, until attached");
+    LINK(.index = 5, .name = "macvlan0", .kind = "macvlan", .lower = 1);
+    ok(open_way(hostnet, 2) == 5, "so is a macvlan above an attached one");
+    UNLINK(.index = 5, .name = "macvlan0");
+    LINK(.index = 7, .name = "bond0", .kind = "bond");
+    LINK(.index = 2, .name = "eth1", .master = 7);
+    ok(open_way(hostnet, 1) && !open_way(hostnet, 2), "a bond is if a port of it is");
+}
+
 static void test_ways(struct hostnet *hostnet)
 {
     LINK(.index = 1, .name = "eth0");
@@ -619,6 +650,7 @@ int main(void)
     with_hostnet(test_mtu);
     with_hostnet(test_ports);
     with_hostnet(test_ways);
+    with_hostnet(test_open_way);
     with_hostnet(test_beside);
     with_hostnet(test_carriers);
     with_hostnet(test_many);

@@ -297,6 +297,8 @@ static const struct refusal refusals[] = {
     {"-X bmc=eth0,tcp=no -U 1", 64, "tcp is on or off"},
     {"-X tcp=no,bmc=eth0 -U 1", 64, "tcp is on or off"},
     {"-X bmc=eth0,udp= -U 1", 64, "udp is on or off"},
+    {"-X bmc=eth0,unstamped=no,tcp=on -U 1", 64, "unstamped is on or off"},
+    {"-X bmc=eth0,unstamped=on -U 1", 64, "unstamped=on is for TCP: it needs tcp=on"},
     {"-X bmc=eth0,udp=off -U 1", 64, "udp=off leaves nothing to answer"},
     {"-X bmc=eth0,udp=off,tcp=off -U 1", 64, "udp=off leaves nothing to answer"},
     {"-X bmc=eth0,mode=chain,tcp=on -U 1", 64, "mode=chain cannot go with tcp="},

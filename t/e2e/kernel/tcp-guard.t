@@ -5,12 +5,14 @@
 has the right numbers, of whatever age: it gets no byte that is not translated."""
 import contextlib
 import itertools
+import os
 import select
 
 import asking
 import cgroup
 import kernel
 import netns
+import openfiles
 import segments
 import server
 import tap
@@ -28,13 +30,13 @@ def value(n):
 
 
 @contextlib.contextmanager
-def machines(prefix=()):
+def machines(prefix=(), words=("tcp=on", "unstamped=on")):
     pair = netns.Pair(2)
     pair.accept_any_source()
     for i in range(2):
         netns.offloads_off("sv%d" % i, pair.server)
         netns.offloads_off("cl%d" % i, pair.client)
-    with kernel.Machines("-m", 256, words=("tcp=on",), pair=pair, prefix=prefix) as m:
+    with kernel.Machines("-m", 256, words=words, pair=pair, prefix=prefix) as m:
         for n in SIZES:
             m.tcp.set(b"%d" % n, value(n))
         yield m
@@ -59,10 +61,12 @@ class Client(segments.Peer):
 
     def receive(self, seconds=segments.SECONDS):
         wires = {wire.sock: wire for wire in (self.wire, self.away)}
-        ready = select.select(list(wires), [], [], seconds)[0]
-        found = wires[ready[0]].receive(0.01) if ready else None
-        if not found or found[:2] != (self.server, self.at):
-            return found and self.receive(seconds)
+        found = (None, None)
+        while found and found[:2] != (self.server, self.at):
+            ready = select.select(list(wires), [], [], seconds)[0]
+            found = wires[ready[0]].receive(0.01) if ready else None
+        if not found:
+            return None
         segment = found[2]
         if self.asked:
             self._judge(segment)
@@ -234,12 +238,74 @@ def a_server_without_such_a_group():
         tap.is_(count(m, "tcp_guard"), 0, "there is no guard")
         tap.like(m.server.log(), r"no guard on what leaves over TCP \(there is no cgroup of "
                  r"version 2\): .*mount cgroup2", "the log says why, and what to do")
-        talk = m.server.stream()
-        before = count(m, "tcp_answered")
+        only_where_all_have_the_programs(m)
+
+
+def detach_guard(m):
+    """As an administrator would."""
+    pid = m.server.process.pid
+    guards = [fd for fd, info in openfiles.infos(pid).items() if info.get("link_type") == "cgroup"]
+    files = openfiles.copies(pid, "anon_inode:bpf")
+    for fd in guards:
+        netns.detach_link(files[fd])
+    for copy in files.values():
+        os.close(copy)
+
+
+def answers(m):
+    """How many of some gets on a new connection the kernel answers."""
+    before = count(m, "tcp_answered")
+    with contextlib.closing(m.server.stream()) as talk:
         for _ in range(6):
             asking.wrong_in(talk, [asking.MISS])
-        tap.ok(count(m, "tcp_answered") > before, "the kernel answers")
-        talk.close()
+    return count(m, "tcp_answered") - before
+
+
+def only_where_all_have_the_programs(m):
+    """sv1 has none."""
+    says = r"segments may leave by sv1, which has no kernel programs: .*unless you add bmc=sv1"
+    tap.like(m.server.log(), says, "the log names an interface without the programs")
+    tap.is_([count(m, "tcp_bypass"), answers(m)], [1, 0], "the kernel answers nothing over TCP")
+    netns.ip("link set sv1 down", m.pair.server)
+    server.wait_for(lambda: not count(m, "tcp_bypass"))
+    tap.ok(answers(m), "with that down it answers")
+    with contextlib.closing(Client(m)) as p:
+        tap.ok(p.is_answered(), "also one that reads by hand")
+        before = undone(m)
+        netns.ip("link set sv1 up", m.pair.server)
+        server.wait_for(lambda: undone(m) > before)
+        tap.is_([count(m, "tcp_bypass"), answers(m)], [1, 0], "when that is up again it does not")
+        p.get(SIZES[0])
+        tap.ok(p.read() and p.has_all() and not p.wrong, "the connection goes on")
+
+
+@tap.case
+def another_process_detaches_the_guard():
+    with machines() as m:
+        tap.ok(answers(m), "the kernel answers")
+        with contextlib.closing(Client(m)) as p:
+            tap.ok(p.is_answered(), "also one that reads by hand")
+            before = undone(m)
+            detach_guard(m)
+            server.wait_for(lambda: undone(m) > before)
+            p.get(SIZES[0])
+            tap.ok(p.read() and p.has_all() and not p.wrong, "the connection goes on")
+        tap.is_(m.server.log().count("another process has detached the guard"), 1,
+                "the log says so, once")
+        only_where_all_have_the_programs(m)
+        with contextlib.closing(Client(m, stamped=False)) as p:
+            netns.ip("link set sv1 down", m.pair.server)
+            server.wait_for(lambda: not count(m, "tcp_bypass"))
+            tap.ok(not p.is_answered(), "and never again without timestamps")
+
+
+@tap.case
+def without_timestamps_only_if_asked_for():
+    with machines(words=("tcp=on",)) as m:
+        with contextlib.closing(Client(m, stamped=False)) as p:
+            tap.ok(not p.is_answered(), "the kernel answers nothing without unstamped=on")
+        with contextlib.closing(Client(m)) as p:
+            tap.ok(p.is_answered(), "with timestamps it does")
 
 
 tap.run()

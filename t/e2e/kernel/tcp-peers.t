@@ -124,7 +124,7 @@ def mptcp(m):
 
 @each_mode
 def options_of_the_handshake(m):
-    for name, answered in (("tcp_timestamps", True), ("tcp_window_scaling", True),
+    for name, answered in (("tcp_timestamps", False), ("tcp_window_scaling", True),
                            ("tcp_sack", True)):
         for side in (m.pair.client, m.pair.server):
             with while_set(side, **{name: 0}):
@@ -339,7 +339,7 @@ def ports_that_are_used_again(m):
     for i, stamps in enumerate((1, 1, 0, 1, 0, 0, 1)):
         with while_set(m.pair.client, tcp_timestamps=stamps):
             talks(m, m.dial(source=port), "connection %d from one port%s" %
-                  (i, "" if stamps else ", without timestamps"), True)
+                  (i, "" if stamps else ", without timestamps"), bool(stamps))
     for i in range(4):
         c = m.dial(source=port)
         tap.is_(wrong_in(c, SMALL), None, "%s: a port whose connection was reset, %d" % (m.by(), i))
