@@ -314,8 +314,8 @@ static __always_inline int sender_is_aside(const struct __sk_buff *skb)
     return sk && sk->bound_dev_if == MC_TCP_ASIDE;
 }
 
-/* A segment that is not translated. */
-static __always_inline int tcp_tx_foreign(const struct __sk_buff *skb)
+/* A segment that is not translated. A function: the verifier goes through it once. */
+__attribute__((noinline)) int tcp_tx_foreign(struct __sk_buff *skb)
 {
     if (likely(!sender_is_aside(skb)))
         return TC_ACT_UNSPEC;
@@ -352,18 +352,73 @@ static __always_inline void tcp_accepts(struct __sk_buff *skb, const struct mc_t
         conn_forget(flow, cookie);
 }
 
+/* What becomes of a segment of a connection's. */
+enum tx {
+    TX_TRANSLATE,
+    TX_RESEND,  /* the outstanding reply leaves in its place (conn_is_keepalive) */
+    TX_LEAVE,   /* it leaves as it is */
+    TX_FOREIGN, /* so it does, unless its socket was replaced (tcp_tx_foreign) */
+    TX_DROP,
+};
+
 /*
  * The lock of the entry is not to be had. Of a frozen one nothing leaves that its own socket sends,
  * nor a RST, as Linux sends while there is no socket; the numbers of its next one are those of the
  * wire (RULE_FROZEN_OUT).
  */
-static __always_inline int tcp_tx_unlocked(const struct __sk_buff *skb,
-                                           const struct mc_tcp_conn *conn, u64 sender, u32 flags)
+static __always_inline enum tx conn_tx_unlocked(const struct mc_tcp_conn *conn, u64 sender,
+                                                u32 flags)
 {
     if (conn_is_frozen(conn) && !conn_is_of(conn, sender) && !(flags & TCP_RST))
-        return tcp_tx_foreign(skb);
-    tcp_count(MC_TCP_DROPPED);
-    return TC_ACT_SHOT;
+        return TX_FOREIGN;
+    return TX_DROP;
+}
+
+/*
+ * Notes in the entry what a segment says, and in tcp->delta how it is translated. A function, as is
+ * what reads the segment: the verifier goes through it once, and not for each way to it.
+ */
+__attribute__((noinline)) int tcp_tx_note(struct __sk_buff *skb, struct mc_tcp_conn *conn,
+                                          struct segment_scratch *tcp, struct scratch *scratch)
+{
+    int is_keepalive = 0, own, done, old, seen;
+    struct mc_tcp_tag tag;
+    u64 mac, sender, cookie;
+    u32 mss;
+
+    if (!conn || !tcp || !scratch)
+        return TX_DROP;
+    tcp->unstamped = conn_is_unstamped(conn);
+    tcp->mark = conn_mark(conn);
+    mac = skb_mac_to(skb);
+    sender = sender_cookie(skb);
+    old = mss_is_old(conn, &tcp->segment);
+    mss = old && tcp->segment.n ? socket_mss(skb) : 0;
+    seen = likely(READ_ONCE(conn->flags) & MC_TCP_FOLLOWED) || guard_sees(skb->sk);
+    if (unlikely(!conn_lock(conn, &tcp->segment.flow)))
+        return conn_tx_unlocked(conn, sender, tcp->segment.flags);
+    done = conn_has_translated(conn, &tcp->segment, skb);
+    own = conn_is_of(conn, sender);
+    if (own && !done) {
+        conn_egress(conn, &tcp->segment, skb->ifindex, skb_vlan(skb), mac, seen);
+        conn_set_mss(conn, mss, old);
+        is_keepalive = conn_is_keepalive(conn, &tcp->segment);
+        if (unlikely(is_keepalive))
+            conn_resend(conn, tcp, &scratch->saved.tcp, 0);
+    }
+    tcp->delta = conn->delta;
+    tag = (struct mc_tcp_tag){conn->slot, conn->generation};
+    cookie = conn->cookie;
+    conn_unlock(conn);
+    if (unlikely(!own) && sender_is_other(skb, &tcp->segment.flow, cookie))
+        return TX_FOREIGN;
+    if (done || !delta_is_used(&tcp->delta))
+        return TX_LEAVE;
+    if (likely(own))
+        slot_egress(&tag);
+    if (unlikely(is_keepalive))
+        return TX_RESEND;
+    return TX_TRANSLATE;
 }
 
 /* Translates a segment of the socket's, as tcp->shift says. */
@@ -389,64 +444,43 @@ static __always_inline int tcp_translate(struct __sk_buff *skb, struct segment_s
     return TC_ACT_UNSPEC;
 }
 
+__attribute__((noinline)) int tcp_tx_read(struct __sk_buff *skb, struct tcp_segment *segment)
+{
+    return segment ? skb_read_pulled(skb, segment, 0) : 0;
+}
+
 SEC("tc")
 int mc_tcp_egress(struct __sk_buff *skb)
 {
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
-    int is_keepalive = 0, own, done, old, seen;
-    struct tcp_segment *segment;
-    struct mc_tcp_delta delta;
     struct mc_tcp_conn *conn;
-    struct mc_tcp_tag tag;
-    u64 mac, sender, cookie;
-    u32 l4, mss;
+    u32 l4;
 
     if (!tcp || !scratch || skb->mark == tcp_mark || skb->ingress_ifindex)
         return TC_ACT_UNSPEC;
-    segment = &tcp->segment;
-    l4 = skb_read_pulled(skb, segment, 0);
+    l4 = tcp_tx_read(skb, &tcp->segment);
     if (!l4)
         return TC_ACT_UNSPEC;
-    if (segment->flags & TCP_SYN) {
-        tcp_accepts(skb, &segment->flow);
+    if (tcp->segment.flags & TCP_SYN) {
+        tcp_accepts(skb, &tcp->segment.flow);
         return TC_ACT_UNSPEC;
     }
-    conn = tcp_find(skb, segment);
+    conn = tcp_find(skb, &tcp->segment);
     if (!conn)
         return tcp_tx_foreign(skb);
-    tcp->unstamped = conn_is_unstamped(conn);
-    tcp->mark = conn_mark(conn);
-    mac = skb_mac_to(skb);
-    sender = sender_cookie(skb);
-    old = mss_is_old(conn, segment);
-    mss = old && segment->n ? socket_mss(skb) : 0;
-    seen = likely(READ_ONCE(conn->flags) & MC_TCP_FOLLOWED) || guard_sees(skb->sk);
-    if (unlikely(!conn_lock(conn, &segment->flow)))
-        return tcp_tx_unlocked(skb, conn, sender, segment->flags);
-    done = conn_has_translated(conn, segment, skb);
-    own = conn_is_of(conn, sender);
-    if (own && !done) {
-        conn_egress(conn, segment, skb->ifindex, skb_vlan(skb), mac, seen);
-        conn_set_mss(conn, mss, old);
-        is_keepalive = conn_is_keepalive(conn, segment);
-        if (unlikely(is_keepalive))
-            conn_resend(conn, tcp, &scratch->saved.tcp, 0);
-    }
-    delta = conn->delta;
-    tag = (struct mc_tcp_tag){conn->slot, conn->generation};
-    cookie = conn->cookie;
-    conn_unlock(conn);
-    if (unlikely(!own) && sender_is_other(skb, &segment->flow, cookie))
-        return tcp_tx_foreign(skb);
-    if (done || !delta_is_used(&delta))
-        return TC_ACT_UNSPEC;
-    if (likely(own))
-        slot_egress(&tag);
-    if (unlikely(is_keepalive))
+    switch (tcp_tx_note(skb, conn, tcp, scratch)) {
+    case TX_TRANSLATE:
+        return tcp_translate(skb, tcp, l4);
+    case TX_RESEND:
         return tcp_tx_retransmit(skb);
-    tcp->delta = delta;
-    return tcp_translate(skb, tcp, l4);
+    case TX_LEAVE:
+        return TC_ACT_UNSPEC;
+    case TX_FOREIGN:
+        return tcp_tx_foreign(skb);
+    }
+    tcp_count(MC_TCP_DROPPED);
+    return TC_ACT_SHOT;
 }
 
 #endif

@@ -96,10 +96,10 @@ static __always_inline void segment_read(struct tcp_segment *segment, const void
     segment->n = segment->is_whole ? nip - before - nheader : 0;
     /* No flag beside the header's length: accurate ECN has one there. */
     plain = (flags | TCP_PSH) == (TCP_PSH | TCP_ACK) && (traffic & 3) != 3;
-    segment->has_timestamps = segment->no_options = 0;
-    segment->is_unstamped = plain && LOAD8(tcp + 12) == OFFSET_NARROW;
+    segment->has_timestamps = segment->no_options = segment->is_unstamped = 0;
     if (nheader < L4_TEXT || tcp + L4_TEXT > end) {
         segment->tsval = segment->tsecr = 0;
+        segment->is_unstamped = plain && LOAD8(tcp + 12) == OFFSET_NARROW;
         return;
     }
     at = likely(LOAD32(tcp + 20) == TCP_TIMESTAMPS) ? TSVAL_AT

@@ -87,12 +87,13 @@ __attribute__((noinline)) int tcp_xdp_lookup(struct xdp_md *ctx, const struct mc
                                   : PASS_TCP_LOOKUP;
 }
 
-/* Answers a request, or passes it. */
+/* Answers a request, which seems to be of tcp->kind, or passes it. */
 static __always_inline int tcp_xdp_answer(struct xdp_md *ctx, struct scratch *scratch,
                                           struct segment_scratch *tcp, struct mc_tcp_conn *conn,
-                                          struct mc_tcp_slot *slot, enum verdict kind)
+                                          struct mc_tcp_slot *slot)
 {
     u64 before = scratch->nframe, nframe;
+    u32 kind = READ_ONCE(tcp->kind);
     enum verdict rc;
     int grown, undo;
 
@@ -137,6 +138,9 @@ static __always_inline int tcp_xdp_text(const struct tcp_segment *segment, const
     return 1;
 }
 
+/* What a frame is ready for: tcp_xdp_answer, for which both of IP's versions go on as one. */
+enum { XDP_READY = -1 };
+
 /* A frame with a segment of a connection. */
 static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *scratch,
                                            struct segment_scratch *tcp, struct mc_tcp_conn *conn,
@@ -171,7 +175,7 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
     scratch->ntext = tcp->segment.n;
     scratch->saved.back = conn->mac;
     if (unlikely(less)) {
-        verdict = xdp_widen(ctx, offsets);
+        verdict = xdp_widen(ctx, offsets.v6);
         if (verdict != WIDE)
             return verdict == WIDE_LOST ? XDP_DROP : XDP_PASS; /* there is no room: TC answers */
         scratch->nframe += WIDER;
@@ -182,10 +186,9 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
     if (ip + ip_bytes(offsets.v6) + L4_CHECKED > end)
         return XDP_DROP;
     headers_save(&scratch->saved, data, ip, offsets, SAVED_WORDS(offsets.v6));
-    verdict = tcp_xdp_answer(ctx, scratch, tcp, conn, slot, text_kind(text));
-    if (unlikely(less) && verdict != XDP_DROP && !xdp_narrow(ctx, offsets, verdict == XDP_TX))
-        return XDP_DROP;
-    return verdict;
+    tcp->kind = text_kind(text);
+    tcp->unstamped = less != 0;
+    return XDP_READY;
 }
 
 /* Whether a plain segment is no request that is answered, by its first bytes. */
@@ -197,16 +200,16 @@ static __always_inline int tcp_xdp_is_foreign(const struct tcp_segment *segment,
             (l4 + L4_CHECKED <= end && text_kind(LOAD32(l4 + L4_TEXT)) == HEAD_FOREIGN));
 }
 
-static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct offsets offsets)
+static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct scratch *scratch,
+                                         struct segment_scratch *tcp, struct mc_tcp_conn **entry,
+                                         struct mc_tcp_slot **its_slot, struct offsets offsets)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
-    struct segment_scratch *tcp = segment_scratch_get();
-    struct scratch *scratch = scratch_get();
     struct mc_tcp_slot *slot;
     struct mc_tcp_conn *conn;
 
-    if (!tcp || !scratch || l4 + TCP_BYTES > end ||
+    if (l4 + TCP_BYTES > end ||
         !ip_has_no_options(ip, offsets.v6, IPPROTO_TCP) || port_to(l4) != (u16)control.tcp_port)
         return XDP_PASS;
     segment_read(&tcp->segment, ip, l4, end, offsets.v6, ip_bytes(offsets.v6),
@@ -221,6 +224,8 @@ static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct offsets offs
     slot = conn_slot(conn);
     if (!slot)
         return XDP_PASS;
+    *entry = conn;
+    *its_slot = slot;
     scratch->nframe = (u64)(end - data);
     return tcp_xdp_segment(ctx, scratch, tcp, conn, slot, offsets);
 }
@@ -229,14 +234,25 @@ SEC("xdp")
 int mc_tcp_xdp(struct xdp_md *ctx)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    struct segment_scratch *tcp = segment_scratch_get();
+    struct scratch *scratch = scratch_get();
+    struct mc_tcp_conn *conn = NULL;
+    struct mc_tcp_slot *slot = NULL;
+    int verdict = XDP_PASS;
 
-    if (data + ETH_HLEN + IP4_BYTES > end)
+    if (!tcp || !scratch || data + ETH_HLEN + IP4_BYTES > end)
         return XDP_PASS;
     if (LOAD16(data + 12) == bpf_htons(ETH_P_IP))
-        return tcp_xdp_frame(ctx, OFFSETS(0, 0));
-    if (LOAD16(data + 12) == bpf_htons(ETH_P_IPV6))
-        return tcp_xdp_frame(ctx, OFFSETS(0, 1));
-    return XDP_PASS;
+        verdict = tcp_xdp_frame(ctx, scratch, tcp, &conn, &slot, OFFSETS(0, 0));
+    else if (LOAD16(data + 12) == bpf_htons(ETH_P_IPV6))
+        verdict = tcp_xdp_frame(ctx, scratch, tcp, &conn, &slot, OFFSETS(0, 1));
+    if (verdict != XDP_READY)
+        return verdict;
+    verdict = tcp_xdp_answer(ctx, scratch, tcp, conn, slot);
+    if (unlikely(tcp->unstamped) && verdict != XDP_DROP &&
+        !xdp_narrow(ctx, scratch->offsets.v6, verdict == XDP_TX))
+        return XDP_DROP;
+    return verdict;
 }
 
 #endif
