@@ -14,6 +14,7 @@
 #define MC_SENDER_BPF_H
 
 #include "bpf/packet/base.bpf.h"
+#include "bpf/shared/tcp.h"
 
 /* NULL: the packet was forwarded, or no socket sent it. It may be of any network namespace. */
 static __always_inline struct bpf_sock *sender_of(const struct __sk_buff *skb)
@@ -25,6 +26,18 @@ static __always_inline struct bpf_sock *sender_of(const struct __sk_buff *skb)
 static __always_inline u64 sender_cookie(struct __sk_buff *skb)
 {
     return sender_of(skb) ? bpf_get_socket_cookie(skb) : 0;
+}
+
+/*
+ * Whether the socket that has sent a segment was replaced, or is about to be: the segment was held
+ * above this interface meanwhile, and its numbers are those of a socket that has the entry no more
+ * (RULE_FROZEN_OUT).
+ */
+static __always_inline int sender_is_aside(const struct __sk_buff *skb)
+{
+    const struct bpf_sock *sk = sender_of(skb);
+
+    return sk && sk->bound_dev_if == MC_TCP_ASIDE;
 }
 
 #endif

@@ -302,18 +302,6 @@ static __always_inline int conn_is_of(const struct mc_tcp_conn *conn, u64 cookie
     return likely(conn->cookie == cookie) || !conn->cookie;
 }
 
-/*
- * Whether the socket that has sent a segment was replaced, or is about to be: the segment was held
- * above this interface meanwhile, and its numbers are those of a socket that has the entry no more
- * (RULE_FROZEN_OUT).
- */
-static __always_inline int sender_is_aside(const struct __sk_buff *skb)
-{
-    const struct bpf_sock *sk = sender_of(skb);
-
-    return sk && sk->bound_dev_if == MC_TCP_ASIDE;
-}
-
 /* A segment that is not translated. A function: the verifier goes through it once. */
 __attribute__((noinline)) int tcp_tx_foreign(struct __sk_buff *skb)
 {

@@ -10,6 +10,7 @@
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ext6.bpf.h"
 #include "bpf/packet/headers.bpf.h"
+#include "bpf/packet/sender.bpf.h"
 #include "bpf/packet/sieve.bpf.h"
 
 enum { TAIL_INGRESS, TAIL_EGRESS, TAILS };
@@ -56,11 +57,14 @@ static __always_inline int skb_may_be_tcp(struct __sk_buff *skb, u64 v6)
            may_be_tcp(protocol, v6);
 }
 
-static __always_inline int tc_keeps(const void *ip, const void *end, u64 v6, u32 tail)
+/* A replaced socket's connection mostly has no entry any more: what was held is dropped there. */
+static __always_inline int tc_keeps(const struct __sk_buff *skb, const void *ip, const void *end,
+                                    u64 v6, u32 tail)
 {
     int egress = tail == TAIL_EGRESS;
 
-    return ip_is_our_tcp(ip, end, v6, egress) && sieve_keeps(ip, v6, egress);
+    return ip_is_our_tcp(ip, end, v6, egress) &&
+           (sieve_keeps(ip, v6, egress) || (egress && sender_is_aside(skb)));
 }
 
 /*
@@ -89,8 +93,8 @@ static __always_inline void tc_tail(struct __sk_buff *skb, const u32 tail)
         }
         if (!may_be_tcp(ip_protocol(ip, v6), v6))
             return;
-        if (v6 ? ip_protocol(ip, 1) == IPPROTO_TCP && !tc_keeps(ip, end, 1, tail)
-               : LOAD8(ip) == 0x45 && !tc_keeps(ip, end, 0, tail))
+        if (v6 ? ip_protocol(ip, 1) == IPPROTO_TCP && !tc_keeps(skb, ip, end, 1, tail)
+               : LOAD8(ip) == 0x45 && !tc_keeps(skb, ip, end, 0, tail))
             return;
     } else if (!skb_may_be_tcp(skb, v6)) {
         return;

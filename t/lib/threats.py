@@ -360,7 +360,7 @@ ROWS = (
         ("answers_unguarded", (("bpf/tcp/guard.bpf.h", r"return guarded && "
                                 r"READ_ONCE\(guarded->is_seen\);", "return 1;"),),
          "t/bpf/tcp_guard.c"),
-        ("what_was_held_leaves", (("bpf/tcp/egress.bpf.h",
+        ("what_was_held_leaves", (("bpf/packet/sender.bpf.h",
                                    r"return sk && sk->bound_dev_if == MC_TCP_ASIDE;",
                                    "return 0;"),),
          "t/e2e/kernel/tcp-guard.t", "a_reply_is_held_while_its_socket_is_replaced"),
