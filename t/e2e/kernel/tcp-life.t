@@ -256,24 +256,31 @@ def two_above_one_another_are_refused():
 
 @tap.case
 def one_is_put_beneath_another_one():
-    pair = netns.Pair()
-    netns.ip("link add name br0 type bridge", pair.server)
-    with Machine("bmc=br0,mode=tc", links=1, pair=pair) as m:
-        talks = m.talks()
-        begin = slow_reader(m, talks[0])
-        mac = netns.link("sv0", pair.server)["address"]
-        m.server_ip("link", "set", "br0", "address", mac, "up")
-        m.server_ip("link", "set", "sv0", "master", "br0")
-        m.server_ip("address", "del", "10.77.0.1/24", "dev", "sv0")
-        m.server_ip("address", "add", "10.77.0.1/24", "dev", "br0")
-        for talk in talks[1:]:
-            talk.incr()
-            talk.gets()
-        read_rest(talks[0], begin)
-        for talk in talks:
-            talk.incr()
-        tap.diag([talk.end or "goes on" for talk in talks])
-        judge(m, talks, "a bridge above the interface, both with the programs", (None, "reset"))
+    """Each segment is translated once."""
+    for stamped in (1, 0):
+        pair = netns.Pair()
+        with netns.inside(pair.client), \
+             open("/proc/sys/net/ipv4/tcp_timestamps", "w", encoding="ascii") as file:
+            file.write("%d" % stamped)
+        netns.ip("link add name br0 type bridge", pair.server)
+        with Machine("bmc=br0,mode=tc,unstamped=on", links=1, pair=pair) as m:
+            talks = m.talks()
+            tap.ok(m.count("tcp_answered") >= len(talks), "the kernel answers")
+            begin = slow_reader(m, talks[0])
+            mac = netns.link("sv0", pair.server)["address"]
+            m.server_ip("link", "set", "br0", "address", mac, "up")
+            m.server_ip("link", "set", "sv0", "master", "br0")
+            m.server_ip("address", "del", "10.77.0.1/24", "dev", "sv0")
+            m.server_ip("address", "add", "10.77.0.1/24", "dev", "br0")
+            for talk in talks[1:]:
+                talk.incr()
+                talk.gets()
+            read_rest(talks[0], begin)
+            for talk in talks:
+                talk.incr()
+            tap.diag([talk.end or "goes on" for talk in talks])
+            judge(m, talks, "a bridge above the interface, both with the programs, %s timestamps" %
+                  ("with" if stamped else "without"), (None, "reset"))
 
 
 # --- under load ----------------------------------------------------------------------------------
