@@ -42,6 +42,19 @@ static __always_inline int conn_is_narrow(const struct mc_tcp_conn *conn,
     return n > conn->mss || n > segment->window << (conn->snd_wscale & 15);
 }
 
+/* Keeps the reply in `scratch`, if the client has room for it: 0, or the reason to pass. */
+__attribute__((noinline)) int tcp_keep(const struct scratch *scratch, struct segment_scratch *tcp,
+                                       const struct mc_tcp_conn *conn)
+{
+    if (!scratch || !tcp || !conn)
+        return PASS_TCP_KEPT;
+    if (conn_is_narrow(conn, &tcp->segment, scratch->nreply - REPLY_TEXT))
+        return PASS_TCP_WINDOW;
+    tcp->owner = mc_tcp_rtx_owner(tcp->segment.ack, conn->slot, conn->generation);
+    tcp->rtx = rtx_put(scratch, tcp->owner, &tcp->segment.flow);
+    return tcp->rtx == RTX_NONE ? PASS_TCP_KEPT : VERDICT_OK;
+}
+
 /*
  * Looks up what the requests in the packet ask for, mostly one, and keeps the reply: 0, or the
  * reason to pass. `scratch` has the headers.
@@ -65,11 +78,7 @@ static __always_inline enum verdict tcp_lookup(struct packet packet, struct scra
         return PASS_TCP_LOOKUP;
     if (scratch->nreply == REPLY_TEXT) /* quiet verbs that find nothing */
         return PASS_TCP_COMMAND;
-    if (conn_is_narrow(conn, &tcp->segment, scratch->nreply - REPLY_TEXT))
-        return PASS_TCP_WINDOW;
-    tcp->owner = mc_tcp_rtx_owner(tcp->segment.ack, conn->slot, conn->generation);
-    tcp->rtx = rtx_put(scratch, tcp->owner, &tcp->segment.flow);
-    return tcp->rtx == RTX_NONE ? PASS_TCP_KEPT : VERDICT_OK;
+    return tcp_keep(scratch, tcp, conn);
 }
 
 /* Counts an answer that was sent. */

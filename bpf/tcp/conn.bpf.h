@@ -162,7 +162,7 @@ static __always_inline void slot_hears(struct mc_tcp_slot *slot)
 
 static __always_inline int conn_is_unstamped(const struct mc_tcp_conn *conn)
 {
-    return READ_ONCE(conn->flags) & MC_TCP_UNSTAMPED;
+    return conn->flags & MC_TCP_UNSTAMPED; /* which never changes */
 }
 
 /* Whether a segment is as plain as those of the connection that are answered. */

@@ -97,7 +97,7 @@ static __always_inline void move_back(void *from, const u64 n)
 /* Widens a request, whose headers are there. 0: there is no room, or only then: WIDE_LOST. */
 enum { WIDE_NOT, WIDE, WIDE_LOST };
 
-static __always_inline int frame_widen(struct xdp_md *ctx, struct offsets offsets)
+static __always_inline int xdp_widen(struct xdp_md *ctx, struct offsets offsets)
 {
     const u64 n = offsets_l4(offsets) + TCP_BYTES;
     void *data, *end;
@@ -114,7 +114,7 @@ static __always_inline int frame_widen(struct xdp_md *ctx, struct offsets offset
 }
 
 /* Narrows a reply, or makes a request as it came. 0: the frame is lost. */
-static __always_inline int frame_narrow(struct xdp_md *ctx, struct offsets offsets, int is_reply)
+static __always_inline int xdp_narrow(struct xdp_md *ctx, struct offsets offsets, int is_reply)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     const u64 n = offsets_l4(offsets) + TCP_BYTES;
@@ -132,18 +132,6 @@ static __always_inline int frame_narrow(struct xdp_md *ctx, struct offsets offse
     if (is_reply && nframe < FRAME_MIN)
         bpf_xdp_adjust_tail(ctx, FRAME_MIN - (int)nframe);
     return 1;
-}
-
-/* As functions: the verifier goes through them once. */
-__attribute__((noinline)) int xdp_widen(struct xdp_md *ctx, int v6)
-{
-    return v6 ? frame_widen(ctx, OFFSETS(0, 1)) : frame_widen(ctx, OFFSETS(0, 0));
-}
-
-__attribute__((noinline)) int xdp_narrow(struct xdp_md *ctx, int v6, int is_reply)
-{
-    return v6 ? frame_narrow(ctx, OFFSETS(0, 1), is_reply)
-              : frame_narrow(ctx, OFFSETS(0, 0), is_reply);
 }
 
 /* --- in scratch, as TC makes it ----------------------------------------------------------------

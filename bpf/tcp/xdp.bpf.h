@@ -122,43 +122,87 @@ static __always_inline int tcp_xdp_answer(struct xdp_md *ctx, struct scratch *sc
     return tcp_xdp_pass(tcp, rc);
 }
 
-/* The first bytes of a plain segment's text. 0: it is no request that is answered. */
-static __always_inline int tcp_xdp_text(const struct tcp_segment *segment, const void *l4,
-                                        const void *end, u32 *text)
-{
-    if (unlikely(segment->is_unstamped)) {
-        if (l4 + TCP_BYTES + REQUEST_LEAST > end)
-            return 0;
-        *text = LOAD32(l4 + TCP_BYTES);
-        return text_kind(*text) != HEAD_FOREIGN; /* of others tcp_xdp_is_foreign has asked that */
-    }
-    if (l4 + L4_CHECKED > end)
-        return 0;
-    *text = LOAD32(l4 + L4_TEXT);
-    return 1;
-}
-
 /* What a frame is ready for: tcp_xdp_answer, for which both of IP's versions go on as one. */
 enum { XDP_READY = -1 };
+
+/* Whether a segment is no request that is answered, by its first bytes. */
+static __always_inline int text_is_foreign(const struct tcp_segment *segment, const void *text,
+                                           const void *end)
+{
+    return segment->n < REQUEST_LEAST ||
+           (text + REQUEST_LEAST <= end && text_kind(LOAD32(text)) == HEAD_FOREIGN);
+}
+
+static __always_inline int tcp_xdp_widen_as(struct xdp_md *ctx, struct scratch *scratch,
+                                            struct segment_scratch *tcp, struct offsets offsets)
+{
+    const void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    int wide;
+
+    if (!tcp->segment.is_unstamped)
+        return tcp_xdp_pass(tcp, PASS_TCP_SEGMENT);
+    if (text_is_foreign(&tcp->segment, data + offsets_l4(offsets) + TCP_BYTES, end))
+        return XDP_PASS;
+    wide = xdp_widen(ctx, offsets);
+    if (wide != WIDE)
+        return wide == WIDE_LOST ? XDP_DROP : XDP_PASS; /* there is no room: TC answers */
+    scratch->nframe += WIDER;
+    scratch->offsets = offsets;
+    tcp->unstamped = tcp->segment.no_options = 1;
+    return XDP_READY;
+}
+
+/*
+ * A segment of a connection without timestamps: widens what may be a request, which is plain from
+ * then on. XDP_READY, or a verdict. A function: the verifier goes through it once.
+ */
+__attribute__((noinline)) int tcp_xdp_widen(struct xdp_md *ctx, int v6)
+{
+    struct segment_scratch *tcp = segment_scratch_get();
+    struct scratch *scratch = scratch_get();
+
+    if (!tcp || !scratch)
+        return XDP_PASS;
+    return v6 ? tcp_xdp_widen_as(ctx, scratch, tcp, OFFSETS(0, 1))
+              : tcp_xdp_widen_as(ctx, scratch, tcp, OFFSETS(0, 0));
+}
+
+/* Gives a frame that was widened the header of its connection's again. 0: it is lost. */
+__attribute__((noinline)) int tcp_xdp_narrow(struct xdp_md *ctx, int is_reply)
+{
+    const struct scratch *scratch = scratch_get();
+
+    if (!scratch)
+        return 0;
+    return scratch->offsets.v6 ? xdp_narrow(ctx, OFFSETS(0, 1), is_reply)
+                               : xdp_narrow(ctx, OFFSETS(0, 0), is_reply);
+}
 
 /* A frame with a segment of a connection. */
 static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *scratch,
                                            struct segment_scratch *tcp, struct mc_tcp_conn *conn,
                                            struct mc_tcp_slot *slot, struct offsets offsets)
 {
-    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-    void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
-    const u32 less = conn_is_unstamped(conn) ? WIDER : 0;
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *l4;
     enum verdict rc;
     int verdict;
     u32 text;
 
+    if (unlikely(conn_is_unstamped(conn))) {
+        verdict = tcp_xdp_widen(ctx, offsets.v6);
+        if (verdict != XDP_READY)
+            return verdict;
+        data = (void *)(long)ctx->data;
+        end = (void *)(long)ctx->data_end;
+    }
+    ip = data + offsets.ip;
+    l4 = ip + ip_bytes(offsets.v6);
     /* All of it in the frame's first buffer. */
-    if (!conn_is_plain(conn, &tcp->segment) ||
-        offsets_text(offsets) - less + tcp->segment.n > scratch->nframe)
+    if (!tcp->segment.no_options || offsets_text(offsets) + tcp->segment.n > scratch->nframe)
         return tcp_xdp_pass(tcp, PASS_TCP_SEGMENT);
-    if (!tcp_xdp_text(&tcp->segment, l4, end, &text))
+    if (l4 + L4_CHECKED > end)
         return XDP_PASS;
+    text = LOAD32(l4 + L4_TEXT);
     if (!text_is_spoken(text, slot))
         return tcp_xdp_pass(tcp, PASS_TCP_COMMAND);
     tcp->boundary = READ_ONCE(slot->boundary);
@@ -174,48 +218,27 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
     scratch->offsets = offsets;
     scratch->ntext = tcp->segment.n;
     scratch->saved.back = conn->mac;
-    if (unlikely(less)) {
-        verdict = xdp_widen(ctx, offsets.v6);
-        if (verdict != WIDE)
-            return verdict == WIDE_LOST ? XDP_DROP : XDP_PASS; /* there is no room: TC answers */
-        scratch->nframe += WIDER;
-    }
-    data = (void *)(long)ctx->data;
-    end = (void *)(long)ctx->data_end;
-    ip = data + offsets.ip;
-    if (ip + ip_bytes(offsets.v6) + L4_CHECKED > end)
-        return XDP_DROP;
     headers_save(&scratch->saved, data, ip, offsets, SAVED_WORDS(offsets.v6));
     tcp->kind = text_kind(text);
-    tcp->unstamped = less != 0;
     return XDP_READY;
-}
-
-/* Whether a plain segment is no request that is answered, by its first bytes. */
-static __always_inline int tcp_xdp_is_foreign(const struct tcp_segment *segment, const void *l4,
-                                              const void *end)
-{
-    return segment->no_options &&
-           (segment->n < REQUEST_LEAST ||
-            (l4 + L4_CHECKED <= end && text_kind(LOAD32(l4 + L4_TEXT)) == HEAD_FOREIGN));
 }
 
 static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct scratch *scratch,
                                          struct segment_scratch *tcp, struct mc_tcp_conn **entry,
-                                         struct mc_tcp_slot **its_slot, struct offsets offsets)
+                                         struct offsets offsets)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
     struct mc_tcp_slot *slot;
     struct mc_tcp_conn *conn;
 
-    if (l4 + TCP_BYTES > end ||
-        !ip_has_no_options(ip, offsets.v6, IPPROTO_TCP) || port_to(l4) != (u16)control.tcp_port)
+    if (l4 + TCP_BYTES > end || !ip_has_no_options(ip, offsets.v6, IPPROTO_TCP) ||
+        port_to(l4) != (u16)control.tcp_port)
         return XDP_PASS;
     segment_read(&tcp->segment, ip, l4, end, offsets.v6, ip_bytes(offsets.v6),
                  ip_length(ip, offsets.v6), 1);
     if (!tcp->segment.n || tcp->segment.flags & (TCP_SYN | TCP_RST) ||
-        tcp_xdp_is_foreign(&tcp->segment, l4, end))
+        (tcp->segment.no_options && text_is_foreign(&tcp->segment, l4 + L4_TEXT, end)))
         return XDP_PASS;
     segment_flow(&tcp->segment.flow, ip, l4, offsets.v6, 1);
     conn = conn_find(&tcp->segment.flow);
@@ -225,7 +248,6 @@ static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct scratch *scr
     if (!slot)
         return XDP_PASS;
     *entry = conn;
-    *its_slot = slot;
     scratch->nframe = (u64)(end - data);
     return tcp_xdp_segment(ctx, scratch, tcp, conn, slot, offsets);
 }
@@ -237,20 +259,22 @@ int mc_tcp_xdp(struct xdp_md *ctx)
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
     struct mc_tcp_conn *conn = NULL;
-    struct mc_tcp_slot *slot = NULL;
+    struct mc_tcp_slot *slot;
     int verdict = XDP_PASS;
 
     if (!tcp || !scratch || data + ETH_HLEN + IP4_BYTES > end)
         return XDP_PASS;
+    tcp->unstamped = 0;
     if (LOAD16(data + 12) == bpf_htons(ETH_P_IP))
-        verdict = tcp_xdp_frame(ctx, scratch, tcp, &conn, &slot, OFFSETS(0, 0));
+        verdict = tcp_xdp_frame(ctx, scratch, tcp, &conn, OFFSETS(0, 0));
     else if (LOAD16(data + 12) == bpf_htons(ETH_P_IPV6))
-        verdict = tcp_xdp_frame(ctx, scratch, tcp, &conn, &slot, OFFSETS(0, 1));
-    if (verdict != XDP_READY)
-        return verdict;
-    verdict = tcp_xdp_answer(ctx, scratch, tcp, conn, slot);
-    if (unlikely(tcp->unstamped) && verdict != XDP_DROP &&
-        !xdp_narrow(ctx, scratch->offsets.v6, verdict == XDP_TX))
+        verdict = tcp_xdp_frame(ctx, scratch, tcp, &conn, OFFSETS(0, 1));
+    if (verdict == XDP_READY) {
+        slot = conn_slot(conn);
+        verdict = slot ? tcp_xdp_answer(ctx, scratch, tcp, conn, slot) : XDP_PASS;
+    }
+    if (unlikely(READ_ONCE(tcp->unstamped)) && verdict != XDP_DROP &&
+        !tcp_xdp_narrow(ctx, verdict == XDP_TX))
         return XDP_DROP;
     return verdict;
 }
