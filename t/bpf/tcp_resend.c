@@ -569,9 +569,10 @@ int main(void)
 
     tcp_lab_open(&lab);
     for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        for (v6 = 0; v6 < 2; v6++) {
-            test_hook(&lab, HOOK_XDP, v6, sizes[i]);
-            test_hook(&lab, HOOK_INGRESS, v6, sizes[i]);
+        for (v6 = 0; v6 < 4; v6++) {
+            tcp_lab_set_unstamped(&lab, v6 / 2);
+            test_hook(&lab, HOOK_XDP, v6 % 2, sizes[i]);
+            test_hook(&lab, HOOK_INGRESS, v6 % 2, sizes[i]);
         }
     }
     test_two(&lab, HOOK_XDP);

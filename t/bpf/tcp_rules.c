@@ -442,13 +442,15 @@ static struct splice_segment leaves_as(const struct tcp_lab *lab, const struct s
     return g;
 }
 
-/* What the entry has of the socket besides numbers. */
-static void note_socket(const struct segment *segment, struct mc_tcp_conn *conn)
+/* What the entry has of the socket besides numbers. is_last: no segment acknowledges more. */
+static void note_socket(const struct segment *segment, bool is_last, struct mc_tcp_conn *conn)
 {
     uint32_t tsval, tsecr;
     bool stamped = is_stamped_with(segment, &tsval, &tsecr);
 
-    if (is_unstamped(conn) && segment->n)
+    if (is_unstamped(conn) && is_last)
+        conn->window = htons((uint16_t)segment->window);
+    if (is_unstamped(conn))
         conn->flags |= MC_TCP_MSS_OLD; /* these frames have no socket that could be asked */
     if (stamped && segment->flags & ACK && beyond(tsecr, conn->client_ts) > 0)
         conn->client_ts = tsecr;
@@ -470,7 +472,7 @@ static struct outcome leaves(struct tcp_lab *lab, const struct segment *segment,
     struct outcome outcome = {.act = ACT_PASS, .reason = NOT_COUNTED};
     struct splice_segment was = model_segment(segment, odd, conn), g = was;
     struct splice_conn c = model_conn(conn);
-    bool whole;
+    bool whole, is_last;
 
     if (odd & (ODD_FOREIGN | ODD_MARK) || segment->flags & SYN)
         return outcome;
@@ -478,10 +480,11 @@ static struct outcome leaves(struct tcp_lab *lab, const struct segment *segment,
         return (struct outcome){.act = ACT_DROP, .reason = MC_TCP_DROPPED};
     if (was_translated(conn, segment))
         return outcome;
+    is_last = beyond(segment->flags & ACK ? segment->ack : conn->born, conn->last_ack_sent) >= 0;
     whole = splice_egress(&c, &g, lab->off);
     c.closing |= (segment->flags & RST) != 0;
     conn_become(conn, &c);
-    note_socket(segment, conn);
+    note_socket(segment, is_last, conn);
     if (c.outstanding && follows(lab->off, RULE_RESEND_TIMER) && !was.len &&
         is_plain(segment, odd, conn) &&
         segment->seq == c.ksnd - 1) /* it asks what the client has */

@@ -136,7 +136,7 @@ TCP_MUTANTS = (
     ("the_window_of_the_last", (("bpf/tcp/egress.bpf.h",
                                  r"if \(conn_is_unstamped\(conn\) && !seq_before\([^)]*\)\)",
                                  "if (0)"),),
-     ("t/bpf/tcp",)),
+     ("t/bpf/tcp_resend",)),
     ("a_passed_request_as_it_came", (("bpf/tcp/unstamped.bpf.h",
                                       r"\*\(u8 \*\)\(data \+ [^;]* = OFFSET_NARROW;", ";"),),
      ("t/bpf/tcp",)),
