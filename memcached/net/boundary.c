@@ -93,17 +93,19 @@ bool boundary_is_lost(const struct boundary *boundary, struct boundaries *bounda
     return is_doubtful(boundary) && boundaries->is_lost(boundaries, boundary->slot, fd);
 }
 
-enum undo_reason boundary_undo_reason(const struct boundary *boundary,
-                                      struct boundaries *boundaries, int fd, uint32_t nlooks,
-                                      bool all)
+enum undo_reason boundary_undo_reason(struct boundary *boundary, struct boundaries *boundaries,
+                                      int fd, uint32_t nlooks, bool all)
 {
-    if (!boundary->slot || (boundary->nlater && (int32_t)(nlooks - boundary->retry) < 0))
+    if (!boundary->slot)
+        return UNDO_REASONS;
+    boundary->one_of_all |= all && boundary_is_used(boundary);
+    if (boundary->nlater && (int32_t)(nlooks - boundary->retry) < 0)
         return UNDO_REASONS;
     if (boundary_is_lost(boundary, boundaries, fd))
         return UNDO_LOST;
     if (boundary_wants_undo(boundary))
         return UNDO_UNUSED;
-    return all && boundary_is_used(boundary)
+    return boundary->one_of_all
                ? (enum undo_reason)__atomic_load_n(&boundaries->why, __ATOMIC_RELAXED)
                : UNDO_REASONS;
 }
@@ -138,6 +140,7 @@ enum undo_result boundary_undo(struct boundary *boundary, struct boundaries *bou
     enum undo_result result =
         boundary_undo_slot(boundaries, boundary->slot, fd, reason, &boundary->nsent);
 
+    boundary->one_of_all &= result == UNDO_NOT_NOW;
     if (result != UNDO_DONE)
         return result;
     boundary->nread = 0;

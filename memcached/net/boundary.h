@@ -28,6 +28,7 @@ struct boundary {
     bool shown;      /* the kernel may answer on the connection */
     uint32_t nlater; /* times in a row that it could not be undone yet, and */
     uint32_t retry;  /* at which of the worker's looks it may next */
+    bool one_of_all; /* boundaries_undo_all means it as well, and it was not undone yet */
 };
 
 /*
@@ -75,9 +76,8 @@ bool boundary_is_lost(const struct boundary *boundary, struct boundaries *bounda
  * Why to undo the connection; UNDO_REASONS: it stays as it is. nlooks: of the worker. all: those on
  * which the kernel has answered, for the reason of boundaries_undo_all.
  */
-enum undo_reason boundary_undo_reason(const struct boundary *boundary,
-                                      struct boundaries *boundaries, int fd, uint32_t nlooks,
-                                      bool all);
+enum undo_reason boundary_undo_reason(struct boundary *boundary, struct boundaries *boundaries,
+                                      int fd, uint32_t nlooks, bool all);
 /* An undo did not succeed: the next one comes after 1, 2, 4, ... 32 looks. */
 void boundary_put_off(struct boundary *boundary, uint32_t nlooks);
 /*

@@ -809,17 +809,26 @@ static void test_undone(struct host *host)
     ok(host->one.nundo == 1 && host->one.open && !host->one.forgotten &&
            asks_text(host, "get b\r\n", "END\r\n"),
        "so does one that cannot be undone, whose segments the programs see");
-    host->one.result = UNDO_DONE;
+    conn_check(host->net.worker, 0);
+    conn_check(host->net.worker, 0);
+    ok(host->one.nundo == 1, "which is not tried again");
+    host->one.result = UNDO_NOT_NOW;
     boundaries_undo_all(&host->one.boundaries, UNDO_OFF);
-    conn_check(host->net.worker, 0);
-    conn_check(host->net.worker, 0);
-    ok(host->one.nundo == 2 && host->one.reason == UNDO_OFF && !host->one.open,
-       "until all are undone");
+    for (i = 0; i < 16; i++)
+        conn_check(host->net.worker, 0);
+    ok(host->one.nundo > 2 && host->one.open, "one that cannot be undone yet is tried again");
+    host->one.result = UNDO_DONE;
+    for (i = 0; i < 32; i++)
+        conn_check(host->net.worker, 0);
+    ok(host->one.reason == UNDO_OFF && !host->one.open, "until it is undone");
+    host->one.nundo = 0;
     host->client = host->one.other;
     accept_followed(host);
     boundaries_undo_all(&host->one.boundaries, UNDO_OFF);
     conn_check(host->net.worker, 0);
-    ok(host->one.open && host->one.nundo == 2, "one on which it has not is left alone");
+    host->one.slot.answered = 1;
+    conn_check(host->net.worker, 0);
+    ok(host->one.open && host->one.nundo == 0, "one on which it has not then is left alone");
     host->one.result = UNDO_FAILED;
 }
 
