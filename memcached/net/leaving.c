@@ -18,7 +18,7 @@ enum {
     FIRST_MS = 10,     /* by then most clients have acknowledged the end */
     PATIENCE_MS = 600, /* that segments may go without translation */
     CHECK_MS = BOUNDARY_LOOK_MS,
-    SILENT_MAX = 40, /* checks in a row without a word of the client's: the kernel goes on alone */
+    SILENT_MAX = 40, /* checks in a row without a word of the client's: it is undone */
 };
 
 struct leaving {
@@ -142,6 +142,22 @@ static enum undo_result undo(struct leaving *leaving, enum undo_reason reason)
     return result;
 }
 
+/*
+ * Why to undo the connection; UNDO_REASONS: it waits. Without a slot the connection's entry would
+ * stay for a minute or two, and the socket of a silent client may try again later than that: with
+ * numbers that no program translates.
+ */
+static enum undo_reason undo_reason(struct leaving *leaving, const struct tcp_info *info)
+{
+    if (is_astray(leaving, info))
+        return UNDO_LOST;
+    leaving->nsilent = info->tcpi_last_ack_recv < CHECK_MS ? 0 : leaving->nsilent + 1;
+    if (leaving->nsilent < SILENT_MAX)
+        return UNDO_REASONS;
+    leaving->nsilent = 0;
+    return UNDO_UNUSED;
+}
+
 static void wait_for(struct leaving *leaving, long ms)
 {
     const struct timeval time = {ms / 1000, ms % 1000 * 1000};
@@ -154,6 +170,7 @@ static void on_time(evutil_socket_t fd, short what, void *arg)
     struct leaving *leaving = arg;
     struct boundaries *boundaries = leaving->worker->config->boundaries;
     struct tcp_info info;
+    enum undo_reason reason;
     enum undo_result result;
 
     (void)fd;
@@ -166,19 +183,15 @@ static void on_time(evutil_socket_t fd, short what, void *arg)
         wait_for(leaving, PATIENCE_MS);
         return;
     }
-    if (is_astray(leaving, &info)) {
-        result = undo(leaving, UNDO_LOST);
+    reason = undo_reason(leaving, &info);
+    if (reason != UNDO_REASONS) {
+        result = undo(leaving, reason);
         if (result == UNDO_FAILED) {
             boundaries->count_lost(boundaries);
             reset(leaving);
         }
         if (result != UNDO_NOT_NOW)
             return;
-    }
-    leaving->nsilent = info.tcpi_last_ack_recv < CHECK_MS ? 0 : leaving->nsilent + 1;
-    if (leaving->nsilent == SILENT_MAX) {
-        release(leaving);
-        return;
     }
     watch(leaving);
     wait_for(leaving, CHECK_MS);

@@ -3,7 +3,8 @@
  * leaving: sockets of connections on which the kernel has answered and which the server has ended,
  * until their clients have acknowledged the end. The programs translate it; if it takes a path
  * without them its client does not take it, nor any copy that the kernel sends later, and would
- * wait for ever. Then the connection is undone, or, where that cannot be, reset.
+ * wait for ever. Then the connection is undone, or, where that cannot be, reset; so it is when the
+ * client has been silent for ten seconds.
  *
  * They count as open sockets, so that there are no more of them than -c allows.
  */

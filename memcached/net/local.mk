@@ -30,6 +30,9 @@ endif
 unit_tests += t/unit/net_socket
 t_unit_net_socket_SOURCES = t/unit/net_socket.c
 t_unit_net_socket_LDADD = $(net_libs)
+unit_tests += t/unit/net_boundary
+t_unit_net_boundary_SOURCES = t/unit/net_boundary.c t/lib/tap.h
+t_unit_net_boundary_LDADD = $(net_libs)
 unit_tests += t/unit/net_boundaries
 t_unit_net_boundaries_SOURCES = t/unit/net_boundaries.c t/unit/net_host.h t/lib/tap.h
 t_unit_net_boundaries_LDADD = $(net_libs)

@@ -363,48 +363,6 @@ static void accept_followed(struct host *host)
     gain(host, "get b\r\n", 7, 5);
 }
 
-static void test_arithmetic(void)
-{
-    struct mc_tcp_slot slot = {.boundary = MC_TCP_NONE};
-    struct boundary boundary = {.slot = &slot, .nread = UINT32_MAX, .nsent = UINT32_MAX - 4};
-    struct boundary none = {0};
-
-    boundary_publish(&boundary, 10, false);
-    ok(slot.boundary == (5ull << 32 | UINT32_MAX), "both counts are modulo 2^32");
-    boundary_withdraw(&boundary);
-    ok(slot.boundary == MC_TCP_NONE, "a boundary can be withdrawn");
-    ok(!boundary_answered(&boundary), "at first the kernel has answered nothing");
-    slot.answered = 3;
-    ok(boundary_answered(&boundary) && !boundary_answered(&boundary),
-       "what it has answered is reported once");
-    boundary_withdraw(&none);
-    ok(!boundary_answered(&none), "without a slot it answers nothing");
-}
-
-/* A reply that is not acknowledged is sent again after 1, 2, 4, ... seconds. */
-static void test_waits(void)
-{
-    struct mc_tcp_slot slot = {.outstanding = 1};
-    struct boundary boundary = {.slot = &slot};
-    unsigned int i, sent, wrong = 0;
-
-    for (i = 1, sent = 0; i <= 32 * BOUNDARY_LOOKS; i++)
-        if (boundary_waits(&boundary))
-            wrong += i != (unsigned int)BOUNDARY_LOOKS << sent++;
-    ok(!wrong && sent == 6, "a reply that is outstanding is sent again after 1, 2, 4, ... seconds");
-    for (i = 1; i < 32 * BOUNDARY_LOOKS; i++)
-        wrong += boundary_waits(&boundary);
-    slot.answered++;
-    wrong += !boundary_answered(&boundary);
-    for (i = 1; i < BOUNDARY_LOOKS; i++)
-        wrong += boundary_waits(&boundary);
-    ok(!wrong && boundary_waits(&boundary), "the next reply again after 1 second");
-    slot.outstanding = 0;
-    wrong += boundary_waits(&boundary);
-    slot.outstanding = 1;
-    ok(!wrong && !boundary_waits(&boundary), "one that is acknowledged is not");
-}
-
 /* What the worker's socket has of an option of TCP's. */
 static int option(const struct host *host, int name)
 {
@@ -849,6 +807,26 @@ static void run_until(struct host *host, uint32_t owed)
         event_base_loop(host->net.worker->base, EVLOOP_ONCE);
 }
 
+static int note_timer(const struct event_base *base, const struct event *event, void *timer)
+{
+    (void)base;
+    if (event_get_fd(event) < 0)
+        *(const struct event **)timer = event;
+    return 0;
+}
+
+/* A timer ends again and again, until an undo is tried. The programs see what the socket sends. */
+static void wait_in_vain(struct host *host)
+{
+    struct event *timer = NULL;
+
+    event_base_foreach_event(host->net.worker->base, note_timer, &timer);
+    for (host->one.nundo = 0; host->one.open && !host->one.nundo; turn(host)) {
+        host->one.slot.ack_due = 0;
+        event_active(timer, EV_TIMEOUT, 1);
+    }
+}
+
 static void test_leaving(struct host *host)
 {
     const uint32_t never = 7;
@@ -873,6 +851,17 @@ static void test_leaving(struct host *host)
     run_until(host, never);
     ok(host->one.forgotten && host->one.nlost == 1 && endpoints_open(&host->net.endpoints) == 0,
        "where they see no copy of it the connection is reset");
+    accept_answered(host);
+    make_deaf(host);
+    say(host, "quit\r\n", 6);
+    host->one.result = UNDO_NOT_NOW;
+    wait_in_vain(host);
+    ok(host->one.open && host->one.nundo == 1 && host->one.reason == UNDO_UNUSED,
+       "one whose client is silent is undone");
+    host->one.result = UNDO_FAILED;
+    wait_in_vain(host);
+    ok(host->one.nundo == 1 && host->one.nlost == 1 && host->one.forgotten,
+       "or, if that cannot be, reset");
 }
 
 static void test_idle(struct host *host)
@@ -960,8 +949,6 @@ int main(void)
 {
     struct host host;
 
-    test_arithmetic();
-    test_waits();
     start(&host, NULL);
     test_looks(&host);
     test_probes(&host);

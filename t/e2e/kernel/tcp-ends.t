@@ -80,22 +80,42 @@ def the_route_moves_behind_a_quit(v6):
             m.move_back()
 
 
+def end_unheard(m, talks):
+    """The server ends the connections, and its clients neither get nor send anything until the
+    descriptors are closed that this returns."""
+    before = m.connections()
+    m.pause()
+    quit_all(talks)
+    losses = netns.attach_loss("cl0", m.pair.client, 1)
+    m.resume()
+    tap.ok(server.wait_for(lambda: m.connections() <= before - len(talks)),
+           m.named("the server ends connections"))
+    return losses
+
+
 @each_family
 def the_route_moves_behind_an_end_that_is_lost(v6):
     """The programs have seen the end of the stream; of the copies that follow they see none."""
     with Machine(v6=v6) as m:
         talks = m.talks()
-        before = int(m.control.stats()["curr_connections"])
-        m.pause()
-        quit_all(talks)
-        losses = netns.attach_loss("cl0", m.pair.client, 1)
-        m.resume()
-        tap.ok(server.wait_for(lambda: int(m.control.stats()["curr_connections"]) <=
-                               before - len(talks)), m.named("the server ends connections"))
+        losses = end_unheard(m, talks)
         m.move(True, False)
         for fd in losses:
             os.close(fd)
         await_ends(m, talks, "the end is lost, and replies move", ("end",))
+
+
+@each_family
+def clients_are_silent_behind_a_quit(v6):
+    """For longer than the server waits: sockets that need no programs tell them of the end."""
+    with Machine(v6=v6) as m:
+        talks = m.talks()
+        losses = end_unheard(m, talks)
+        tap.ok(server.wait_for(lambda: m.count("tcp_undone_unused") == len(talks), 30),
+               m.named("the connections of clients that are silent are undone"))
+        for fd in losses:
+            os.close(fd)
+        await_ends(m, talks, "clients are silent", ("end",))
 
 
 @tap.case
