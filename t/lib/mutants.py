@@ -201,6 +201,15 @@ TCP_MUTANTS = (
                                r"(sending = send_some\(conn, reply, &nsent\);)",
                                r"\2 \1 - nsent);"),),
      ("t/unit/net_boundaries",)),
+    ("a_silent_client_is_left", (("memcached/net/leaving.c", r"leaving->nsilent < SILENT_MAX",
+                                  "1"),),
+     ("t/e2e/kernel/tcp-ends.t", "clients_are_silent_behind_a_quit")),
+    ("heard_without_queues", (("memcached/splice/swap.c", r"restore_options\(swap\);\s+"
+                               r"rc = (rc \? rc : restore_queues\(swap\);)\s+rc = (rc \? rc : )"
+                               r"restore_window\(swap\);\s+return rc \? rc : hear\(swap\);",
+                               r"hear(swap);\n    rc = rc ? rc : restore_options(swap);\n"
+                               r"    rc = \1\n    return \2restore_window(swap);"),),
+     ("t/unit/splice_swap",)),
 )
 
 

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "t/lib/tap.h"
@@ -515,6 +516,44 @@ static void an_acknowledgement_inside_a_segment(void)
     pair_close(&pair);
 }
 
+/* --- between two steps ------------------------------------------------------------------------ */
+
+static _Thread_local const struct pair *repeats; /* during a swap its client sends again */
+
+/* Twice, so that the first time it has come. */
+static void await_repetition(int client)
+{
+    const uint32_t wanted = info_of(client).tcpi_total_retrans + 2;
+
+    while (info_of(client).tcpi_total_retrans < wanted)
+        sched_yield();
+}
+
+/* In the place of the C library's. Before the new socket, which is connected, gets a queue. */
+int setsockopt(int fd, int level, int option, const void *value, socklen_t n)
+{
+    if (repeats && level == IPPROTO_TCP && option == TCP_REPAIR_QUEUE && fd != repeats->server &&
+        info_of(fd).tcpi_state == BPF_TCP_ESTABLISHED) {
+        await_repetition(repeats->client);
+        repeats = NULL;
+    }
+    return (int)syscall(SYS_setsockopt, fd, level, option, value, n);
+}
+
+static void a_client_repeats_what_is_unread(void)
+{
+    struct pair pair = pair_open(V4, 0);
+
+    pair_deafen(pair.client); /* to the acknowledgement */
+    pair_say(&pair, CLIENT, 700);
+    repeats = &pair;
+    ok(swap(&pair, SERVER, &plain) == SWAP_DONE && !repeats,
+       "a client repeats unread bytes before the new socket has them");
+    pair_unfilter(pair.client);
+    ok(pair_works(&pair), "they are there once");
+    pair_close(&pair);
+}
+
 /* --- a connection in use ---------------------------------------------------------------------- */
 
 enum {
@@ -646,6 +685,7 @@ int main(void)
     what_the_client_has_is_not_sent_again();
     an_acknowledgement_inside_a_segment();
     ok(hurry(), "retransmissions are early");
+    a_client_repeats_what_is_unread();
     a_connection_in_use_is_swapped();
     return done();
 }
