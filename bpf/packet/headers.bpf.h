@@ -18,6 +18,8 @@
 #ifndef MC_HEADERS_BPF_H
 #define MC_HEADERS_BPF_H
 
+#include <linux/if_packet.h>
+
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/sum.bpf.h"
 #include "bpf/packet/verdict.bpf.h"
@@ -258,6 +260,15 @@ __attribute__((noinline)) int mac_check(u64 macs, u32 ifindex)
             return local->tags_hidden && local->nvlans ? HEAD_HIDDEN : VERDICT_OK;
     }
     return PASS_MAC;
+}
+
+/*
+ * Whether a packet is for a single machine. One that seems to be for another than this may be for a
+ * macvlan or a bridge above the interface: mac_check tells.
+ */
+static __always_inline int skb_is_for_one(const struct __sk_buff *skb)
+{
+    return skb->pkt_type == PACKET_HOST || skb->pkt_type == PACKET_OTHERHOST;
 }
 
 /* A tag, network order, as mc_local has it. */

@@ -227,7 +227,7 @@ static __always_inline u32 socket_mss(struct __sk_buff *skb)
 }
 
 /*
- * Under the lock. What a segment that the socket sends says of it, and where it leaves.
+ * Under the lock. What a segment that the socket sends says of it.
  *
  * What passed before the connection had an entry was not seen, and may lie in the socket's backlog:
  * a copy of it that comes later must not be answered. When the server replies to something that the
@@ -237,7 +237,7 @@ static __always_inline u32 socket_mss(struct __sk_buff *skb)
  * seen: by the guard; asked only where the connection is not followed yet.
  */
 static __always_inline void conn_egress(struct mc_tcp_conn *conn, const struct tcp_segment *segment,
-                                        u32 ifindex, u32 vlan, u64 mac, int seen)
+                                        int seen)
 {
     u32 n = segment->n + (segment->flags & TCP_FIN), end = segment->seq + n;
     u32 ack = segment->flags & TCP_ACK ? segment->ack : conn->born; /* that says nothing */
@@ -266,6 +266,14 @@ static __always_inline void conn_egress(struct mc_tcp_conn *conn, const struct t
         conn->tsval = bpf_htonl(tsval);
         conn->window = bpf_htons(segment->window);
     }
+}
+
+/*
+ * Under the lock. Where the socket's segments leave: by the last of the interfaces with the
+ * programs that they pass, which is the first that has the client's, and answers.
+ */
+static __always_inline void conn_take_path(struct mc_tcp_conn *conn, u32 ifindex, u32 vlan, u64 mac)
+{
     conn->ifindex = ifindex;
     conn->vlan = vlan;
     conn->mac = mac;
@@ -388,12 +396,14 @@ __attribute__((noinline)) int tcp_tx_note(struct __sk_buff *skb, struct mc_tcp_c
     done = conn_has_translated(conn, &tcp->segment, skb);
     own = conn_is_of(conn, sender);
     if (own && !done) {
-        conn_egress(conn, &tcp->segment, skb->ifindex, skb_vlan(skb), mac, seen);
+        conn_egress(conn, &tcp->segment, seen);
         conn_set_mss(conn, mss, old);
         is_keepalive = conn_is_keepalive(conn, &tcp->segment);
         if (unlikely(is_keepalive))
             conn_resend(conn, tcp, &scratch->saved.tcp, 0);
     }
+    if (own)
+        conn_take_path(conn, skb->ifindex, skb_vlan(skb), mac);
     tcp->delta = conn->delta;
     tag = (struct mc_tcp_tag){conn->slot, conn->generation};
     cookie = conn->cookie;
@@ -404,6 +414,8 @@ __attribute__((noinline)) int tcp_tx_note(struct __sk_buff *skb, struct mc_tcp_c
         return TX_LEAVE;
     if (likely(own))
         slot_egress(&tag);
+    if (unlikely(tcp->unstamped))
+        skb->tc_index = tcp->mark; /* of others the timestamp says that they are translated */
     if (unlikely(is_keepalive))
         return TX_RESEND;
     return TX_TRANSLATE;
@@ -427,8 +439,6 @@ static __always_inline int tcp_translate(struct __sk_buff *skb, struct segment_s
         tcp_count(MC_TCP_DROPPED);
         return TC_ACT_SHOT;
     }
-    if (unlikely(tcp->unstamped))
-        skb->tc_index = tcp->mark; /* else its timestamp says so */
     return TC_ACT_UNSPEC;
 }
 

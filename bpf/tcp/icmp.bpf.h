@@ -50,9 +50,11 @@ __attribute__((noinline)) int tcp_icmp(struct __sk_buff *skb)
     u64 v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
     struct mc_tcp_delta delta;
     struct mc_tcp_conn *conn;
-    u32 l4, sum, from, to, n = skb->len;
+    u32 l4, sum, from, to, mark, n = skb->len;
 
-    if (!tcp || (!v6 && skb->protocol != bpf_htons(ETH_P_IP)) ||
+    /* Noted by tc_index: it was translated on an interface beneath this one. */
+    if (!tcp || is_translation_mark(skb->tc_index) ||
+        (!v6 && skb->protocol != bpf_htons(ETH_P_IP)) ||
         bpf_skb_pull_data(skb, n < HEADERS_MOST ? n : HEADERS_MOST))
         return TC_ACT_UNSPEC;
     l4 = v6 ? icmp_read(skb, &tcp->segment.flow, &from, 1)
@@ -65,6 +67,7 @@ __attribute__((noinline)) int tcp_icmp(struct __sk_buff *skb)
     if (!conn_lock(conn, &tcp->segment.flow))
         return TC_ACT_SHOT;
     delta = conn->delta;
+    mark = conn_mark(conn);
     conn_unlock(conn);
     if (!delta_is_used(&delta))
         return TC_ACT_UNSPEC;
@@ -73,6 +76,7 @@ __attribute__((noinline)) int tcp_icmp(struct __sk_buff *skb)
     if (bpf_skb_store_bytes(skb, l4 + 4, &to, sizeof(to), 0) ||
         bpf_l4_csum_replace(skb, sum, 0, sum_change(bpf_htonl(from), to, 0), 0))
         return TC_ACT_SHOT;
+    skb->tc_index = mark;
     return TC_ACT_UNSPEC;
 }
 

@@ -232,7 +232,7 @@ static __always_inline enum verdict tcp_tc_answer(struct __sk_buff *skb, struct 
     enum verdict kind, rc;
     u32 text;
 
-    if (!conn_is_plain(conn, &tcp->segment) || skb->gso_size || skb->pkt_type != PACKET_HOST)
+    if (!conn_is_plain(conn, &tcp->segment) || skb->gso_size || !skb_is_for_one(skb))
         return tcp_leave(tcp, PASS_TCP_SEGMENT);
     if (tcp->segment.n < REQUEST_LEAST || !skb_read_text(skb, l4, tcp->segment.nheader, &text))
         return tcp_leave(tcp, PASS_TCP_COMMAND);
@@ -247,6 +247,9 @@ static __always_inline enum verdict tcp_tc_answer(struct __sk_buff *skb, struct 
     if (!(tcp->unstamped ? skb_save_headers(skb, scratch, TCP_BYTES)
                          : skb_save_headers(skb, scratch, L4_TEXT)))
         return tcp_leave(tcp, PASS_TCP_SEGMENT);
+    if (skb->pkt_type != PACKET_HOST &&
+        mac_check(MACS(&scratch->saved.to), skb->ifindex) == PASS_MAC)
+        return tcp_leave(tcp, PASS_TCP_WAY);
     if (!conn_came_by_path(conn, scratch->saved.from, skb->ifindex, skb_vlan(skb)))
         return tcp_leave(tcp, PASS_TCP_WAY);
     scratch->nframe = skb->len;
@@ -311,7 +314,7 @@ int mc_tcp_ingress(struct __sk_buff *skb)
     struct scratch *scratch = scratch_get();
     struct mc_tcp_slot *slot;
     struct mc_tcp_conn *conn;
-    u32 l4;
+    u32 l4, mark;
 
     if (!tcp || !scratch)
         return TC_ACT_UNSPEC;
@@ -330,12 +333,13 @@ int mc_tcp_ingress(struct __sk_buff *skb)
         return tcp_opens(conn);
     if (!slot)
         return TC_ACT_UNSPEC;
-    if (unlikely(has_translation_mark(tcp->segment.urgent, tcp->segment.flags))) {
-        if (tcp->segment.urgent != conn_mark(conn)) { /* RULE_MARK */
+    mark = skb_handed(skb, &tcp->segment);
+    if (unlikely(mark)) {
+        if (mark != conn_mark(conn)) { /* RULE_MARK */
             tcp_count(MC_TCP_DROPPED);
             return TC_ACT_SHOT;
         }
-        if (delta_is_used(&conn->delta))
+        if (skb->tc_index == mark || delta_is_used(&conn->delta))
             return TC_ACT_UNSPEC;
     }
     if (unlikely(!tcp->segment.has_timestamps && tcp->segment.nheader >= L4_TEXT))

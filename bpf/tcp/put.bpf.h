@@ -29,7 +29,7 @@ static __always_inline int is_translation_mark(u16 mark)
     return mark == translation_marks[0] || mark == translation_marks[1];
 }
 
-/* Whether a client's segment was translated before, on an interface beneath this one. */
+/* Whether a client's segment was translated before it came here. */
 static __always_inline int has_translation_mark(u16 urgent, u32 flags)
 {
     return is_translation_mark(urgent) && !(flags & TCP_URG);
@@ -51,6 +51,15 @@ static __always_inline int skb_hand(struct __sk_buff *skb, const struct segment_
     if (likely(!(tcp->segment.flags & TCP_URG)))
         skb->tc_index = tcp->mark;
     return TC_ACT_UNSPEC;
+}
+
+/* By which mark a program beneath this interface has handed on a client's segment; 0: none has. */
+static __always_inline u32 skb_handed(const struct __sk_buff *skb,
+                                      const struct tcp_segment *segment)
+{
+    if (unlikely(is_translation_mark(skb->tc_index)))
+        return skb->tc_index;
+    return has_translation_mark(segment->urgent, segment->flags) ? segment->urgent : 0;
 }
 
 /* --- the numbers ------------------------------------------------------------------------------ */

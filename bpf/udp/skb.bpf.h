@@ -6,7 +6,6 @@
 #ifndef MC_SKB_BPF_H
 #define MC_SKB_BPF_H
 
-#include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
 
 #include "bpf/answer/reply.bpf.h"

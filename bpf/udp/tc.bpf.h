@@ -48,7 +48,7 @@ static __always_inline int tc_packet(struct __sk_buff *skb)
     if (!marked && !tc_alone)
         return TC_ACT_UNSPEC;
     scratch = scratch_get();
-    if (!scratch || skb->pkt_type != PACKET_HOST)
+    if (!scratch || !skb_is_for_one(skb))
         return TC_ACT_UNSPEC;
     headers = (struct tc_headers *)scratch->reply;
     scratch->nframe = skb->len + no_mac;

@@ -16,7 +16,6 @@
 
 enum {
     ANSWER_MAX = 32768,
-    STEPS_MAX = 8, /* to which Linux stacks interfaces: MAX_NEST_DEV */
 };
 
 struct link_request {
@@ -141,48 +140,6 @@ enum veth_peer link_veth_peer(int ifindex)
     if (link_read(ifindex, &link) || strcmp(link.kind, "veth") != 0)
         return VETH_NOT;
     return link.mtu_max != ETH_MAX_MTU ? VETH_PEER_WITH_XDP : VETH_PEER_WITHOUT_XDP;
-}
-
-/* Whether one interface lies directly on another one. A veth's peer is beside it. */
-static bool is_on(const struct link_info *upper, const struct link_info *lower)
-{
-    return lower->master == upper->ifindex ||
-           (upper->lower == lower->ifindex && !upper->lower_elsewhere &&
-            strcmp(upper->kind, "veth") != 0);
-}
-
-/* Whether an interface lies on links[at], in at most so many steps. */
-static bool find_above(const struct link_info *links, size_t n, size_t at, int upper,
-                       unsigned int steps)
-{
-    size_t i;
-
-    for (i = 0; steps && i < n; i++)
-        if (is_on(&links[i], &links[at]) &&
-            (links[i].ifindex == upper || find_above(links, n, i, upper, steps - 1)))
-            return true;
-    return false;
-}
-
-bool link_is_above(int upper, int lower)
-{
-    struct if_nameindex *all = if_nameindex(), *each;
-    struct link_info *links;
-    size_t n = 0;
-    bool above;
-
-    for (each = all; each && each->if_index; each++)
-        n++;
-    links = calloc(n + 1, sizeof(*links));
-    n = links && !ask(lower, &links[0]);
-    for (each = all; n && each->if_index; each++)
-        if ((int)each->if_index != lower && !ask((int)each->if_index, &links[n]))
-            n++;
-    above = links && find_above(links, n, 0, upper, STEPS_MAX);
-    free(links);
-    if (all)
-        if_freenameindex(all);
-    return above;
 }
 
 bool link_has_vlan(int ifindex, char name[IF_NAMESIZE])

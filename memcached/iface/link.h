@@ -46,11 +46,6 @@ enum veth_peer {
  */
 enum veth_peer link_veth_peer(int ifindex);
 
-/*
- * Whether packets of the interface `upper` pass through `lower`: it is a port of that bridge, bond
- * or team, or beneath that VLAN, macvlan or ipvlan, in one step or in several.
- */
-bool link_is_above(int upper, int lower);
 /* Has the driver of an interface fill an ethtool command, and says whether it did. */
 bool link_ask_ethtool(const char *name, void *command);
 /* How many receive queues an interface has in use; 1 if its driver does not tell. */

@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "bpf/load/load.h"
 #include "iface/attach.h"
-#include "iface/link.h"
 #include "iface/monitor.h"
 #include "iface/rings.h"
 #include "kcache/chain.h"
@@ -72,46 +71,6 @@ static bool is_listed(const struct kcache *kcache, const char *name)
     return false;
 }
 
-/*
- * The other of two interfaces, by whose programs a segment would pass twice; NULL: there is none.
- * *above: it lies on this one.
- */
-static const struct attachment *find_stacked(const struct kcache *kcache, unsigned int n,
-                                             const struct attachment *at, bool *above)
-{
-    int index = at->link.ifindex, other;
-    unsigned int i;
-
-    for (i = 0; i < n; i++) {
-        other = kcache->attached[i].link.ifindex;
-        *above = link_is_above(other, index);
-        if (*above || link_is_above(index, other))
-            return &kcache->attached[i];
-    }
-    return NULL;
-}
-
-/* Refuses two interfaces above one another. 0, or -1 with `error`. */
-static int check_stacked(const struct kcache *kcache, char *error, size_t nerror)
-{
-    const struct attachment *at, *other = NULL;
-    bool above;
-    unsigned int i;
-
-    for (i = 1; i < kcache->ninterfaces && !other; i++) {
-        at = &kcache->attached[i];
-        other = find_stacked(kcache, i, at, &above);
-    }
-    if (!other)
-        return 0;
-    snprintf(error, nerror,
-             "bmc: %s lies above %s, and with tcp=on no segment may pass the programs of both: "
-             "leave out bmc=%s, or what is beneath it",
-             above ? other->name : at->name, above ? at->name : other->name,
-             above ? other->name : at->name);
-    return -1;
-}
-
 const char *kcache_missing(const struct kcache_options *options)
 {
     unsigned int i;
@@ -135,7 +94,7 @@ static int find_interfaces(struct kcache *kcache, const struct kcache_options *o
             kcache->attached[kcache->ninterfaces++] = found;
     }
     kcache->nnamed = kcache->ninterfaces;
-    return kcache_wants_tcp(options) ? check_stacked(kcache, error, nerror) : 0;
+    return 0;
 }
 
 /* Starts to load the programs, as the options and the guard say. NULL: `error` says why. */
@@ -354,10 +313,8 @@ static void update_tc_follows(struct kcache *kcache)
 static void add_automatic(struct kcache *kcache)
 {
     char names[IFACE_MAX + 1][IF_NAMESIZE], ignored[128];
-    const struct attachment *other;
     struct attachment *at;
     size_t found, i;
-    bool above;
 
     /* The chain has to see writes of this machine's own clients as well. */
     found = monitor_carriers(kcache->monitor, kcache->chain.wanted, names, IFACE_MAX + 1);
@@ -374,12 +331,7 @@ static void add_automatic(struct kcache *kcache)
         at = &kcache->attached[kcache->ninterfaces];
         if (attach_find(at, names[i], ignored, sizeof(ignored)))
             continue;
-        other = kcache->answers_tcp ? find_stacked(kcache, kcache->ninterfaces, at, &above) : NULL;
-        if (other)
-            log_write("bmc: %s: left out, because it lies %s %s", at->name,
-                      above ? "beneath" : "above", other->name);
-        else
-            kcache->ninterfaces++;
+        kcache->ninterfaces++;
     }
 }
 

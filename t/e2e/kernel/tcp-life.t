@@ -243,18 +243,6 @@ def two_interfaces_with_the_programs(v6):
 # --- interfaces above one another ----------------------------------------------------------------
 
 @tap.case
-def two_above_one_another_are_refused():
-    with contextlib.closing(netns.Pair()) as pair:
-        for words in (("add", "name", "br0", "type", "bridge"), ("set", "sv0", "master", "br0")):
-            netns.sh("ip", "link", *words, namespace=pair.server)
-        for words in ("bmc=sv0,bmc=br0", "bmc=br0,bmc=sv0"):
-            status, _, err = server.run("-X", words + ",tcp=on", namespace=pair.server)
-            tap.is_((status, err), (71, "bmc: br0 lies above sv0, and with tcp=on no segment may "
-                                    "pass the programs of both: leave out bmc=br0, or what is "
-                                    "beneath it\n"), words)
-
-
-@tap.case
 def one_is_put_beneath_another_one():
     """Each segment is translated once."""
     for stamped in (1, 0):
@@ -280,7 +268,7 @@ def one_is_put_beneath_another_one():
                 talk.incr()
             tap.diag([talk.end or "goes on" for talk in talks])
             judge(m, talks, "a bridge above the interface, both with the programs, %s timestamps" %
-                  ("with" if stamped else "without"), (None, "reset"))
+                  ("with" if stamped else "without"), (None,))
 
 
 # --- under load ----------------------------------------------------------------------------------
