@@ -20,6 +20,7 @@
 struct attachment {
     char name[IF_NAMESIZE];
     struct loader_link link;
+    bool named;                /* not selected by `auto`: that it refuses is an error */
     bool tc_alone;             /* no XDP program is wanted: TC answers */
     bool strips_tags;          /* strips VLAN tags before XDP, as last seen */
     bool tc_wanted;            /* a reply found no room in a frame: attach TC */

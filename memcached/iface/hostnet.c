@@ -23,6 +23,7 @@ void hostnet_fini(struct hostnet *hostnet)
 {
     free(hostnet->links);
     free(hostnet->addresses);
+    free(hostnet->routes);
     hostnet_init(hostnet);
 }
 
@@ -49,8 +50,10 @@ static enum hostnet_kind kind_of(struct netlink attributes)
     static const struct {
         const char *name;
         enum hostnet_kind kind;
-    } kinds[] = {{"vlan", HOSTNET_VLAN},     {"macvlan", HOSTNET_MACVLAN}, {"bond", HOSTNET_MASTER},
-                 {"bridge", HOSTNET_MASTER}, {"team", HOSTNET_MASTER},     {"vrf", HOSTNET_VRF}};
+    } kinds[] = {{"vlan", HOSTNET_VLAN},      {"macvlan", HOSTNET_MACVLAN},
+                 {"ipvlan", HOSTNET_MACVLAN}, {"bond", HOSTNET_MASTER},
+                 {"bridge", HOSTNET_MASTER},  {"team", HOSTNET_MASTER},
+                 {"vrf", HOSTNET_VRF}};
     struct netlink kind = netlink_find(netlink_find(attributes, IFLA_LINKINFO), IFLA_INFO_KIND);
     size_t i;
 
@@ -246,6 +249,79 @@ static unsigned int take_address(struct hostnet *hostnet, bool new, struct netli
     return HOSTNET_ADDRESSES;
 }
 
+static bool is_link_local(uint8_t family, const uint8_t *address)
+{
+    return family == AF_INET6 && address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
+}
+
+/* --- routes ------------------------------------------------------------------------- */
+
+/* Puts a route with a next hop, if that is there. */
+static unsigned int put_route(struct hostnet *hostnet, struct hostnet_route route, int ifindex,
+                              struct netlink hop, unsigned int flags)
+{
+    if (!ifindex || flags & (RTNH_F_DEAD | RTNH_F_LINKDOWN))
+        return 0;
+    if (hostnet->nroutes == HOSTNET_ROUTES_MAX)
+        return HOSTNET_END;
+    if (!reserve((void **)&hostnet->routes, hostnet->nroutes, &hostnet->routes_room, sizeof(route)))
+        return HOSTNET_STALE | HOSTNET_END;
+    route.ifindex = ifindex;
+    route.gateway = netlink_find(hop, RTA_GATEWAY).at || netlink_find(hop, RTA_VIA).at;
+    hostnet->routes[hostnet->nroutes++] = route;
+    return 0;
+}
+
+static unsigned int put_hops(struct hostnet *hostnet, const struct hostnet_route *route,
+                             struct netlink hops)
+{
+    unsigned int changes = 0;
+    struct rtnexthop hop;
+
+    while (hops.n >= sizeof(hop)) {
+        memcpy(&hop, hops.at, sizeof(hop));
+        if (hop.rtnh_len < sizeof(hop) || hop.rtnh_len > hops.n)
+            return HOSTNET_STALE;
+        changes |= put_route(hostnet, *route, hop.rtnh_ifindex,
+                             netlink_skip((struct netlink){hops.at, hop.rtnh_len}, sizeof(hop)),
+                             hop.rtnh_flags);
+        hops = netlink_skip(hops, RTNH_ALIGN((size_t)hop.rtnh_len));
+    }
+    return changes;
+}
+
+/* Takes those to other machines, but not those of one link alone. */
+static unsigned int take_route(struct hostnet *hostnet, struct netlink body)
+{
+    struct netlink attributes = netlink_skip(body, NLMSG_ALIGN(sizeof(struct rtmsg)));
+    struct netlink to = netlink_find(attributes, RTA_DST),
+                   hops = netlink_find(attributes, RTA_MULTIPATH);
+    struct hostnet_route route;
+    struct rtmsg info;
+    size_t n;
+
+    if (body.n < sizeof(info))
+        return HOSTNET_STALE;
+    memcpy(&info, body.at, sizeof(info));
+    n = info.rtm_family == AF_INET ? 4 : 16;
+    if ((info.rtm_family != AF_INET && info.rtm_family != AF_INET6) ||
+        info.rtm_type != RTN_UNICAST || info.rtm_flags & RTM_F_CLONED || (to.at && to.n != n))
+        return 0;
+    route = (struct hostnet_route){
+        .table = netlink_u32(netlink_find(attributes, RTA_TABLE), info.rtm_table),
+        .metric = netlink_u32(netlink_find(attributes, RTA_PRIORITY), 0),
+        .family = info.rtm_family,
+        .prefix = info.rtm_dst_len};
+    if (to.at)
+        memcpy(route.to, to.at, n);
+    if (is_link_local(route.family, route.to))
+        return 0;
+    if (hops.at)
+        return put_hops(hostnet, &route, hops);
+    return put_route(hostnet, route, (int)netlink_u32(netlink_find(attributes, RTA_OIF), 0),
+                     attributes, info.rtm_flags);
+}
+
 /* --- datagrams ----------------------------------------------------------------------- */
 
 static unsigned int take_message(struct hostnet *hostnet, const struct nlmsghdr *header,
@@ -261,6 +337,8 @@ static unsigned int take_message(struct hostnet *hostnet, const struct nlmsghdr 
     case RTM_NEWADDR:
     case RTM_DELADDR:
         return changes | take_address(hostnet, header->nlmsg_type == RTM_NEWADDR, body, dump);
+    case RTM_NEWROUTE:
+        return changes | (dump ? take_route(hostnet, body) : 0);
     case NLMSG_DONE:
         return changes | HOSTNET_END;
     case NLMSG_ERROR:
@@ -389,12 +467,6 @@ static enum wanted is_wanted(const struct hostnet_scope *scope,
     return wanted;
 }
 
-static bool is_link_local(const struct hostnet_address *address)
-{
-    return address->family == AF_INET6 && address->local[0] == 0xfe &&
-           (address->local[1] & 0xc0) == 0x80;
-}
-
 /*
  * Whether the network stack accepts packets to the address: IPv4 on any interface, also one that is
  * down; IPv6 only after duplicate address detection, and while its interface is up. Link-local
@@ -407,7 +479,8 @@ static bool is_ours(const struct hostnet *hostnet, const struct hostnet_scope *s
 
     if (!link || in_vrf(hostnet, link) || address->tentative || !is_wanted(scope, address))
         return false;
-    return address->family == AF_INET || (link->up && !is_link_local(address));
+    return address->family == AF_INET ||
+           (link->up && !is_link_local(address->family, address->local));
 }
 
 /* False: there is no room. */
@@ -615,46 +688,178 @@ static bool share_subnet(const struct hostnet_address *a, const struct hostnet_a
     const unsigned int bits = a->prefix < b->prefix ? a->prefix : b->prefix;
     const unsigned int last = bits / 8, most = a->family == AF_INET ? 32 : 128;
 
-    if (a->family != b->family || bits > most || is_link_local(a))
+    if (a->family != b->family || bits > most || is_link_local(a->family, a->local))
         return false;
     return memcmp(a->local, b->local, last) == 0 &&
            (bits % 8 == 0 || (a->local[last] ^ b->local[last]) >> (8 - bits % 8) == 0);
 }
 
-/* Whether it is neither attached nor above or beneath one that is. */
-static bool is_beside(const struct hostnet *hostnet, const struct hostnet_scope *scope,
-                      const struct hostnet_link *link)
+/* Whether what leaves by an interface may avoid the attached ones. */
+static bool avoids(const struct hostnet *hostnet, const struct hostnet_link *link)
+{
+    const struct hostnet_link *master = link ? hostnet_link(hostnet, link->master) : NULL;
+
+    return link && link->up && !link->loopback && !link->leads && !(master && master->leads) &&
+           !in_vrf(hostnet, link);
+}
+
+/*
+ * The interface that leads to an attached one, and has a subnet which the address is of. all: with
+ * all of its own subnet.
+ */
+static const struct hostnet_link *subnet_of(const struct hostnet *hostnet,
+                                            const struct hostnet_address *address, bool all)
+{
+    const struct hostnet_link *link;
+    size_t i;
+
+    for (i = 0; i < hostnet->naddresses; i++) {
+        link = hostnet_link(hostnet, hostnet->addresses[i].ifindex);
+        if (link && link->leads && !link->loopback &&
+            (!all || address->prefix >= hostnet->addresses[i].prefix) &&
+            share_subnet(address, &hostnet->addresses[i]))
+            return link;
+    }
+    return NULL;
+}
+
+/* An attached interface beneath this one. */
+static const struct hostnet_link *attached_beneath(const struct hostnet *hostnet,
+                                                   const struct hostnet_scope *scope,
+                                                   const struct hostnet_link *link)
+{
+    const struct hostnet_link *beneath;
+    size_t i;
+
+    for (i = 0; i < scope->nifindexes; i++) {
+        beneath = hostnet_link(hostnet, scope->ifindexes[i]);
+        if (beneath && (beneath->master == link->ifindex || link->lower == beneath->ifindex))
+            return beneath;
+    }
+    return NULL;
+}
+
+/* The interface itself, or the one below it if it is a VLAN in this network namespace. */
+static const struct hostnet_link *lowest(const struct hostnet *hostnet,
+                                         const struct hostnet_link *link)
+{
+    const struct hostnet_link *below = link;
+    unsigned int height;
+
+    for (height = 0; below && below->kind == HOSTNET_VLAN && height < STACK_DEPTH_MAX; height++) {
+        link = below;
+        below = hostnet_link(hostnet, link->lower);
+    }
+    return below ? below : link;
+}
+
+/* Adds an interface, or gives one that is there for a route another of more machines. */
+static size_t add_beside(const struct hostnet *hostnet, struct hostnet_beside *out, size_t n,
+                         size_t max, struct hostnet_beside beside)
 {
     size_t i;
 
-    if (!link || !link->up || link->loopback || link->reachable || in_vrf(hostnet, link))
-        return false;
-    for (i = 0; i < scope->nifindexes; i++)
-        if (scope->ifindexes[i] == link->ifindex || scope->ifindexes[i] == link->master)
-            return false;
-    return true;
+    for (i = 0; i < n && out[i].link != beside.link;)
+        i++;
+    if (i == max || (i < n && (!out[i].route || out[i].route->prefix <= beside.route->prefix)))
+        return n;
+    beside.carrier = lowest(hostnet, beside.link);
+    if (!beside.carrier->ethernet)
+        beside.carrier = NULL;
+    out[i] = beside;
+    return i < n ? n : n + 1;
 }
 
-const struct hostnet_link *hostnet_beside(const struct hostnet *hostnet,
-                                          const struct hostnet_scope *scope,
-                                          const struct hostnet_link **attached)
+/* Whether another route to the same is taken as long as it is there. */
+static bool is_spare(const struct hostnet *hostnet, const struct hostnet_route *route)
 {
-    const struct hostnet_address *addresses = hostnet->addresses;
-    const struct hostnet_link *link;
-    size_t i, j;
+    const size_t key =
+        offsetof(struct hostnet_route, ifindex) - offsetof(struct hostnet_route, family);
+    size_t i;
 
+    for (i = 0; i < hostnet->nroutes; i++)
+        if (hostnet->routes[i].table == route->table && hostnet->routes[i].metric < route->metric &&
+            memcmp(&hostnet->routes[i].family, &route->family, key) == 0)
+            return true;
+    return false;
+}
+
+/*
+ * Whether a route leads to clients of the attached interfaces: those behind routers may come by any
+ * interface. Others are at its own, unless it leads into a subnet of an attached one.
+ */
+static bool leads_to_clients(const struct hostnet *hostnet, const struct hostnet_route *route)
+{
+    struct hostnet_address to = {.family = route->family, .prefix = route->prefix};
+
+    memcpy(to.local, route->to, sizeof(to.local));
+    return (route->gateway || !route->prefix || subnet_of(hostnet, &to, true)) &&
+           !is_spare(hostnet, route);
+}
+
+static bool any_leads_away(const struct hostnet *hostnet)
+{
+    size_t i;
+
+    for (i = 0; i < hostnet->nlinks; i++)
+        if (hostnet->links[i].leads && !hostnet->links[i].loopback)
+            return true;
+    return false;
+}
+
+size_t hostnet_beside(const struct hostnet *hostnet, const struct hostnet_scope *scope,
+                      struct hostnet_beside *out, size_t max)
+{
+    struct hostnet_beside beside;
+    size_t i, n = 0;
+
+    if (!any_leads_away(hostnet))
+        return 0;
     for (i = 0; i < hostnet->naddresses; i++) {
-        link = hostnet_link(hostnet, addresses[i].ifindex);
-        if (!is_beside(hostnet, scope, link))
+        beside =
+            (struct hostnet_beside){.link = hostnet_link(hostnet, hostnet->addresses[i].ifindex)};
+        if (!avoids(hostnet, beside.link))
             continue;
-        for (j = 0; j < hostnet->naddresses; j++)
-            if (is_attached(scope, addresses[j].ifindex) &&
-                share_subnet(&addresses[i], &addresses[j])) {
-                *attached = hostnet_link(hostnet, addresses[j].ifindex);
-                return *attached ? link : NULL;
-            }
+        beside.attached = subnet_of(hostnet, &hostnet->addresses[i], false);
+        if (!beside.attached && is_ours(hostnet, scope, &hostnet->addresses[i])) {
+            beside.why = HOSTNET_ABOVE;
+            beside.attached = attached_beneath(hostnet, scope, beside.link);
+        }
+        if (beside.attached)
+            n = add_beside(hostnet, out, n, max, beside);
     }
-    return NULL;
+    for (i = 0; i < hostnet->nroutes; i++) {
+        beside = (struct hostnet_beside){.why = HOSTNET_ROUTE,
+                                         .link = hostnet_link(hostnet, hostnet->routes[i].ifindex),
+                                         .route = &hostnet->routes[i]};
+        if (avoids(hostnet, beside.link) && leads_to_clients(hostnet, beside.route))
+            n = add_beside(hostnet, out, n, max, beside);
+    }
+    return n;
+}
+
+/* At most `most` steps down. */
+static unsigned int height_of(const struct hostnet *hostnet, const struct hostnet_link *link,
+                              unsigned int most)
+{
+    unsigned int height = 0, other;
+    size_t i;
+
+    for (i = 0; most && i < hostnet->nlinks; i++) {
+        if (hostnet->links[i].master != link->ifindex &&
+            (!link->lower || link->lower != hostnet->links[i].ifindex))
+            continue;
+        other = 1 + height_of(hostnet, &hostnet->links[i], most - 1);
+        height = other > height ? other : height;
+    }
+    return height;
+}
+
+unsigned int hostnet_height(const struct hostnet *hostnet, int ifindex)
+{
+    const struct hostnet_link *link = hostnet_link(hostnet, ifindex);
+
+    return link ? height_of(hostnet, link, STACK_DEPTH_MAX) : 0;
 }
 
 /* --- bmc=auto -------------------------------------------------------------------------- */
@@ -681,21 +886,8 @@ static bool carries(const struct hostnet_scope *scope, const struct hostnet_link
         for (i = 0; i < scope->nlisten; i++)
             if (is_loopback_v4(&scope->listen[i]))
                 return true;
-    return wanted == WANTED || (link->loopback ? with_lo : wanted && !is_link_local(address));
-}
-
-/* The interface itself, or the one below it if it is a VLAN in this network namespace. */
-static const struct hostnet_link *lowest(const struct hostnet *hostnet,
-                                         const struct hostnet_link *link)
-{
-    const struct hostnet_link *below = link;
-    unsigned int height;
-
-    for (height = 0; below && below->kind == HOSTNET_VLAN && height < STACK_DEPTH_MAX; height++) {
-        link = below;
-        below = hostnet_link(hostnet, link->lower);
-    }
-    return below ? below : link;
+    return wanted == WANTED ||
+           (link->loopback ? with_lo : wanted && !is_link_local(address->family, address->local));
 }
 
 size_t hostnet_carriers(const struct hostnet *hostnet, const struct hostnet_scope *scope,

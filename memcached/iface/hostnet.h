@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * hostnet: the host's network as rtnetlink reports it: its interfaces, its addresses, and the local
- * addresses for the kernel programs (struct mc_local).
+ * hostnet: the host's network as rtnetlink reports it: its interfaces, addresses and routes, and
+ * the local addresses for the kernel programs (struct mc_local).
  *
  * Pure: parses messages into a model, makes no system call and accepts any bytes. One thread at a
  * time.
@@ -21,7 +21,7 @@
 enum hostnet_kind {
     HOSTNET_PLAIN,
     HOSTNET_VLAN,    /* gets the packets of the interface below that have its tag */
-    HOSTNET_MACVLAN, /* macvlan: those to its MAC address */
+    HOSTNET_MACVLAN, /* macvlan, ipvlan: those to its MAC address */
     HOSTNET_MASTER,  /* bond, team, bridge: gets the packets of its members */
     HOSTNET_VRF,     /* a routing domain of its own: the server's sockets get nothing from it */
 };
@@ -56,12 +56,27 @@ struct hostnet_address {
     uint32_t tentative; /* not, or not yet, usable; last, because it is no part of the key */
 };
 
+/* Of a destination, with one of its next hops. */
+struct hostnet_route {
+    uint32_t table, metric;
+    uint8_t family; /* AF_INET or AF_INET6 */
+    uint8_t prefix;
+    uint16_t zero;
+    uint8_t to[16]; /* network order; IPv4 in the first four */
+    int ifindex;
+    bool gateway; /* by a router */
+};
+
 struct hostnet {
     struct hostnet_link *links;
     size_t nlinks, links_room;
     struct hostnet_address *addresses;
     size_t naddresses, addresses_room;
+    struct hostnet_route *routes; /* those to other machines, of a dump */
+    size_t nroutes, routes_room;
 };
+
+enum { HOSTNET_ROUTES_MAX = 4096 /* further ones are not read */ };
 
 /* The effects of messages, as bits. */
 enum {
@@ -126,14 +141,31 @@ size_t hostnet_carriers(const struct hostnet *hostnet, const struct hostnet_scop
 /* Whether the scope has loopback addresses alone, which no other machine can reach. */
 bool hostnet_is_loopback(const struct hostnet_scope *scope);
 
+/* Why replies to clients of the attached interfaces may leave by another one. */
+enum hostnet_why {
+    HOSTNET_SUBNET, /* it has an address of the same subnet, */
+    HOSTNET_ABOVE,  /* or one of the server's and lies above, and sends by others as well, */
+    HOSTNET_ROUTE,  /* or a route leads by it, to those behind a router or into such a subnet */
+};
+
+struct hostnet_beside {
+    enum hostnet_why why;
+    const struct hostnet_link *link;
+    const struct hostnet_link *attached; /* beside which, or above which; NULL: HOSTNET_ROUTE */
+    const struct hostnet_route *route;   /* of HOSTNET_ROUTE: that to most machines */
+    const struct hostnet_link *carrier;  /* what to attach: the interface, or the one beneath it;
+                                            NULL: it cannot be */
+};
+
 /*
- * Finds an interface beside the attached ones by which replies to clients of theirs may leave: it
- * is up, and has an address of the same subnet. *attached: the one with whose subnet it has that.
- * To be called after hostnet_local for the same scope. NULL: there is none.
+ * Finds the interfaces by which replies may leave that pass no attached one: see above. Those of
+ * the last hostnet_local and hostnet_ways are the attached ones. Returns how many, at most `max`.
  */
-const struct hostnet_link *hostnet_beside(const struct hostnet *hostnet,
-                                          const struct hostnet_scope *scope,
-                                          const struct hostnet_link **attached);
+size_t hostnet_beside(const struct hostnet *hostnet, const struct hostnet_scope *scope,
+                      struct hostnet_beside *out, size_t max);
+
+/* On how many interfaces, one above another, this one lies. */
+unsigned int hostnet_height(const struct hostnet *hostnet, int ifindex);
 
 /*
  * Finds the interfaces whose replies leave by an attached one: its members, such as a bond's ports,

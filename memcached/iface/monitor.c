@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "iface/monitor.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <poll.h>
@@ -36,6 +37,7 @@ enum {
     REASON_TEXT = 512,             /* bytes of an error */
     RETURN_PATHS_MAX_S = 9 * 3600, /* before the 16-bit time of a return path wraps around:
                                       bpf/packet/return_path.bpf.h */
+    ROUTES_FEW = 256,              /* that may be read as often as they change */
     POLLED = 4,                    /* descriptors that the thread polls */
 };
 
@@ -77,8 +79,12 @@ struct monitor {
                                         age */
     time_t tcp_swept;                /* time of the last loader_sweep_tcp */
     size_t left_out;
-    int open;           /* the interface for which nothing is answered over TCP; 0: none */
-    int beside;         /* the interface that warn_beside has named; 0: none */
+    int open;               /* the interface for which nothing is answered over TCP; 0: none */
+    int besides[IFACE_MAX]; /* the interfaces that update_besides has named */
+    size_t nbesides;
+    bool routes_stale;  /* hostnet's routes, */
+    time_t routes_read; /* and when they were read */
+    bool moved;         /* links, addresses or routes, since update_besides */
     bool vlans_changed; /* since the last check */
     bool attached;      /* any program, since the start */
     uint64_t looked;    /* milliseconds, when it last looked at what XDP sends */
@@ -103,12 +109,16 @@ static void refresh_hostnet(struct monitor *monitor)
 {
     unsigned int changes = rtnetlink_receive(monitor->link_events, &monitor->hostnet);
 
-    if (rtnetlink_drain(monitor->route_events) || changes)
+    if (rtnetlink_drain(monitor->route_events) || changes) {
         loader_invalidate_return_paths(monitor->loader);
+        monitor->routes_stale = true; /* also by a link that goes down, without an event */
+    }
+    monitor->moved |= changes != 0;
     if (changes & HOSTNET_STALE)
         monitor->stale = true;
     if (!monitor->stale)
         return;
+    monitor->routes_stale = true;
     /* Discards events older than the dump: applied after it, they would undo it. */
     rtnetlink_drain(monitor->link_events);
     monitor->stale = rtnetlink_dump(&monitor->hostnet) != 0;
@@ -127,39 +137,27 @@ static void wait_for_readers(void)
         nanosleep(&pause, NULL);
 }
 
-/*
- * Names an interface by which replies may leave that have to be translated: connections whose
- * replies do are the server's alone.
- */
-static void warn_beside(struct monitor *monitor, const struct hostnet_scope *scope)
+static struct hostnet_scope scope_of(const struct monitor *monitor, int ifindexes[IFACE_MAX])
 {
-    const struct hostnet_link *attached;
-    const struct hostnet_link *beside = hostnet_beside(&monitor->hostnet, scope, &attached);
-    const int index = beside ? beside->ifindex : 0;
+    size_t i;
 
-    if (beside && index != monitor->beside)
-        log_write("bmc: %s has an address of the same subnet as %s: on TCP connections whose "
-                  "replies leave by it the server answers alone, unless you add bmc=%s",
-                  beside->name, attached->name, beside->name);
-    monitor->beside = index;
+    for (i = 0; i < monitor->nwatched; i++)
+        ifindexes[i] = monitor->watched[i].at->link.ifindex;
+    return (struct hostnet_scope){.listen = monitor->listen,
+                                  .nlisten = monitor->nlisten,
+                                  .ifindexes = ifindexes,
+                                  .nifindexes = monitor->nwatched};
 }
 
 static size_t find_local(struct monitor *monitor, struct mc_local *local,
                          struct mc_return_path_port *ports, size_t *nports)
 {
     int ifindexes[IFACE_MAX];
-    struct hostnet_scope scope = {.listen = monitor->listen,
-                                  .nlisten = monitor->nlisten,
-                                  .ifindexes = ifindexes,
-                                  .nifindexes = monitor->nwatched};
+    struct hostnet_scope scope = scope_of(monitor, ifindexes);
     size_t left_out, i;
 
-    for (i = 0; i < monitor->nwatched; i++)
-        ifindexes[i] = monitor->watched[i].at->link.ifindex;
     left_out = hostnet_local(&monitor->hostnet, &scope, local);
     *nports = hostnet_ports(&monitor->hostnet, &scope, ports);
-    if (loader_tcp_slots(monitor->loader))
-        warn_beside(monitor, &scope);
     for (i = 0; i < monitor->nwatched; i++)
         local->tags_hidden |= monitor->watched[i].at->strips_tags;
     return left_out;
@@ -255,6 +253,7 @@ static void update_ways(struct monitor *monitor)
     n = hostnet_ways(&monitor->hostnet, &scope, ways, MC_TCP_WAYS_MAX);
     if (n == monitor->nways && memcmp(ways, monitor->ways, n * sizeof(ways[0])) == 0)
         return;
+    monitor->moved = true;
     loader_set_tcp_ways(monitor->loader, ways, n);
     memcpy(monitor->ways, ways, n * sizeof(ways[0]));
     monitor->nways = n;
@@ -284,6 +283,72 @@ static void update_open(struct monitor *monitor)
         log_write("bmc: all interfaces that are up have the kernel programs: the kernel answers "
                   "over TCP");
     monitor->open = index;
+}
+
+static bool was_named(const struct monitor *monitor, int ifindex)
+{
+    size_t i;
+
+    for (i = 0; i < monitor->nbesides; i++)
+        if (monitor->besides[i] == ifindex)
+            return true;
+    return false;
+}
+
+/* Says why replies may leave by an interface, and what to add. */
+static void say_beside(const struct hostnet_beside *beside)
+{
+    char why[128], to[INET6_ADDRSTRLEN] = "", word[48] = "";
+    const char *name = beside->link->name;
+
+    if (beside->why == HOSTNET_SUBNET)
+        snprintf(why, sizeof(why), "%s has an address of the same subnet as %s", name,
+                 beside->attached->name);
+    else if (beside->why == HOSTNET_ABOVE)
+        snprintf(why, sizeof(why), "%s lies above %s, and not all that leaves by it leaves there",
+                 name, beside->attached->name);
+    else if (!beside->route->prefix)
+        snprintf(why, sizeof(why), "the default route is by %s", name);
+    else
+        snprintf(why, sizeof(why), "the route to %s/%u is by %s",
+                 inet_ntop(beside->route->family, beside->route->to, to, sizeof(to)),
+                 beside->route->prefix, name);
+    if (beside->carrier)
+        snprintf(word, sizeof(word), ", unless you add bmc=%s", beside->carrier->name);
+    log_write("bmc: %s: on TCP connections whose replies leave by it the server answers alone%s",
+              why, word);
+}
+
+/*
+ * Names each interface once by which replies may leave that have to be translated: connections
+ * whose replies do are the server's alone. To be called after update_ways. Of many routes, which
+ * may change often, it reads changes once a second.
+ */
+static void update_besides(struct monitor *monitor, time_t now)
+{
+    struct hostnet_beside besides[IFACE_MAX];
+    int attached[IFACE_MAX];
+    struct hostnet_scope scope = scope_of(monitor, attached);
+    size_t n, i;
+
+    if (!loader_tcp_slots(monitor->loader))
+        return;
+    if (monitor->routes_stale &&
+        (monitor->hostnet.nroutes <= ROUTES_FEW || monitor->routes_read != now)) {
+        monitor->routes_stale = rtnetlink_dump_routes(&monitor->hostnet) != 0;
+        monitor->routes_read = now;
+        monitor->moved = true;
+    }
+    if (!monitor->moved)
+        return;
+    n = hostnet_beside(&monitor->hostnet, &scope, besides, IFACE_MAX);
+    for (i = 0; i < n; i++)
+        if (!was_named(monitor, besides[i].link->ifindex))
+            say_beside(&besides[i]);
+    for (i = 0; i < n; i++)
+        monitor->besides[i] = besides[i].link->ifindex;
+    monitor->nbesides = n;
+    monitor->moved = false;
 }
 
 static bool tc_deferred(const struct monitor *monitor)
@@ -542,6 +607,7 @@ static void check_interfaces(struct monitor *monitor)
     update_programs(monitor);
     update_ways(monitor);
     update_open(monitor);
+    update_besides(monitor, now.tv_sec);
 }
 
 /* --- statistics ---------------------------------------------------------------------- */
@@ -701,6 +767,7 @@ struct monitor *monitor_open(struct loader *loader, enum iface_mode mode,
         .listen = copy,
         .nlisten = nlisten,
         .host = {.hostnet = &monitor->hostnet, .mode = mode, .is_chain = loader_is_chain(loader)},
+        .routes_stale = true,
     };
     pthread_mutex_init(&monitor->lock, NULL);
     hostnet_init(&monitor->hostnet);
@@ -719,6 +786,23 @@ struct monitor *monitor_open(struct loader *loader, enum iface_mode mode,
         return NULL;
     }
     return monitor;
+}
+
+void monitor_sort(const struct monitor *monitor, struct attachment *attachments, size_t n)
+{
+    struct attachment at;
+    unsigned int height;
+    size_t i, j;
+
+    for (i = 1; i < n; i++) {
+        at = attachments[i];
+        height = hostnet_height(&monitor->hostnet, at.link.ifindex);
+        for (j = i;
+             j > 0 && hostnet_height(&monitor->hostnet, attachments[j - 1].link.ifindex) > height;
+             j--)
+            attachments[j] = attachments[j - 1];
+        attachments[j] = at;
+    }
 }
 
 size_t monitor_carriers(const struct monitor *monitor, bool with_lo, char (*names)[IF_NAMESIZE],

@@ -29,6 +29,11 @@ struct monitor *monitor_open(struct loader *loader, enum iface_mode mode,
  */
 size_t monitor_carriers(const struct monitor *monitor, bool with_lo, char (*names)[IF_NAMESIZE],
                         size_t max);
+/*
+ * Puts those beneath others before these: Linux attaches no XDP program beneath one that has one.
+ * Before the thread runs, and before monitor_watch.
+ */
+void monitor_sort(const struct monitor *monitor, struct attachment *attachments, size_t n);
 /* Whether no other machine can reach a listening address. */
 bool monitor_is_loopback(const struct monitor *monitor);
 /*

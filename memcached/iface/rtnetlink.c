@@ -87,12 +87,12 @@ unsigned int rtnetlink_receive(int fd, struct hostnet *hostnet)
     return flags;
 }
 
-/* Dumps all links, or all addresses. 0, -errno, or -EAGAIN: they changed meanwhile. */
+/* Dumps all links, addresses or routes. 0, -errno, or -EAGAIN: they changed meanwhile. */
 static int ask(int fd, uint16_t type, struct hostnet *hostnet)
 {
     struct {
         struct nlmsghdr header;
-        struct ifinfomsg link; /* as long as struct ifaddrmsg and more */
+        struct ifinfomsg link; /* as long as struct ifaddrmsg, struct rtmsg and more */
         struct rtattr attribute;
         uint32_t mask;
     } request = {
@@ -128,6 +128,18 @@ static int dump_once(struct hostnet *hostnet)
     rc = ask(fd, RTM_GETLINK, hostnet);
     if (rc == 0)
         rc = ask(fd, RTM_GETADDR, hostnet);
+    close(fd);
+    return rc;
+}
+
+int rtnetlink_dump_routes(struct hostnet *hostnet)
+{
+    int fd = netlink_open(), rc;
+
+    hostnet->nroutes = 0;
+    if (fd < 0)
+        return fd;
+    rc = ask(fd, RTM_GETROUTE, hostnet);
     close(fd);
     return rc;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rtnetlink: dumps links and addresses, and receives their changes. One thread. */
+/* rtnetlink: dumps links, addresses and routes, and receives their changes. One thread. */
 #ifndef IFACE_RTNETLINK_H
 #define IFACE_RTNETLINK_H
 
@@ -19,7 +19,12 @@ bool rtnetlink_drain(int fd);
  * the bits of hostnet_update; HOSTNET_STALE also if messages were lost.
  */
 unsigned int rtnetlink_receive(int fd, struct hostnet *hostnet);
-/* Replaces `hostnet` by a dump of the kernel's tables. 0, or -errno and it is unchanged. */
+/*
+ * Replaces `hostnet` by a dump of the kernel's tables, without routes. 0, or -errno and it is
+ * unchanged.
+ */
 int rtnetlink_dump(struct hostnet *hostnet);
+/* Replaces the routes alone. 0 or -errno, -EAGAIN: they changed meanwhile. */
+int rtnetlink_dump_routes(struct hostnet *hostnet);
 
 #endif

@@ -25,8 +25,8 @@ struct kcache {
     struct memory memory;
     struct loader *loader;
     struct attachment attached[IFACE_MAX];
-    unsigned int ninterfaces, nnamed; /* the first nnamed were given by name */
-    char others[KCACHE_OTHERS_TEXT];  /* the ports that the server answers alone */
+    unsigned int ninterfaces;
+    char others[KCACHE_OTHERS_TEXT]; /* the ports that the server answers alone */
     struct lease lease;
     struct guard guard;
     bool answers_tcp;
@@ -90,10 +90,10 @@ static int find_interfaces(struct kcache *kcache, const struct kcache_options *o
     for (i = 0; i < options->ninterfaces; i++) {
         if (attach_find(&found, options->interfaces[i], error, nerror))
             return -1;
+        found.named = true;
         if (!is_listed(kcache, found.name))
             kcache->attached[kcache->ninterfaces++] = found;
     }
-    kcache->nnamed = kcache->ninterfaces;
     return 0;
 }
 
@@ -375,12 +375,13 @@ static int attach_all(struct kcache *kcache, gid_t group, char *error, size_t ne
             i++;
             continue;
         }
-        if (i < kcache->nnamed || kcache->chain.wanted)
+        if (kcache->attached[i].named || kcache->chain.wanted)
             return -1;
         if (kcache->ninterfaces > 1)
             log_write("%s; the server answers there", error);
         attach_remove(&kcache->attached[i]);
-        kcache->attached[i] = kcache->attached[--kcache->ninterfaces];
+        memmove(&kcache->attached[i], &kcache->attached[i + 1],
+                (--kcache->ninterfaces - i) * sizeof(kcache->attached[0]));
     }
     return kcache->ninterfaces ? 0 : -1;
 }
@@ -473,6 +474,7 @@ static int attach(struct kcache *kcache, const struct kcache_served *served, cha
         return -1;
     if (kcache->options->automatic)
         add_automatic(kcache);
+    monitor_sort(kcache->monitor, kcache->attached, kcache->ninterfaces);
     snprintf(error, nerror,
              "bmc=auto: no interface has an address that %s is served on: name one, like bmc=eth0",
              served->udp_port ? "UDP" : "TCP");

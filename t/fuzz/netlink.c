@@ -24,7 +24,9 @@ static void check(struct hostnet *hostnet, bool dump)
     const struct in6_addr any[] = {{{{0}}}, {{{[10] = 0xff, [11] = 0xff}}}};
     int ifindexes[2] = {1, hostnet->nlinks ? hostnet->links[0].ifindex : 2};
     const struct hostnet_scope scope = {any, 2, ifindexes, 2};
+    struct hostnet_beside besides[2];
     struct mc_local local;
+    int ways[2];
     size_t i, j;
 
     for (i = 0; i < hostnet->nlinks; i++) {
@@ -39,6 +41,11 @@ static void check(struct hostnet *hostnet, bool dump)
         must(local.v4[i] != 0);
     for (i = 0; i < local.nvlans; i++)
         must(local.vlans[i] != 0);
+    must(hostnet_ways(hostnet, &scope, ways, 2) <= 2);
+    must(hostnet_beside(hostnet, &scope, besides, 2) <= 2);
+    must(hostnet->nroutes <= HOSTNET_ROUTES_MAX);
+    for (i = 0; i < hostnet->nlinks; i++)
+        must(hostnet_height(hostnet, hostnet->links[i].ifindex) <= 8);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

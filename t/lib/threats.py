@@ -429,6 +429,11 @@ ROWS = (
                              ("memcached/base/runfolder.c", r"&& !\(is\.st_mode & 022\)", "")),
          "t/e2e/chain/bmc.t", "others_cannot_keep_it_from_starting"),
     )),
+    ("what rtnetlink says of links, addresses and routes", (
+        ("as_many_routes_as_there_are", (("memcached/iface/hostnet.c",
+                                          r"if \(hostnet->nroutes == HOSTNET_ROUTES_MAX\)",
+                                          "if (0)"),), "t/unit/iface_hostnet.c"),
+    )),
     ("that notifications about addresses", (
         ("messages_of_anybody", (("memcached/iface/rtnetlink.c", r"if \(from\.nl_pid != 0\)",
                                   "if (0)"),), "t/e2e/kernel/addresses.t",

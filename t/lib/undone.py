@@ -144,10 +144,10 @@ def equally(name, want, function, *bmc, options=(), pair=None, most=None):
                                                 else "without -X"))
 
 
-def mid_run(name, happens, *words, pair=None):
+def mid_run(name, happens, *words, bmc=(), pair=None):
     """Something happens to connections in mid-run: happens(m, load), which returns when it is over,
     or what is wrong; False: it did not last as long as it was to. None of them notices. words: of
-    tcpcheck."""
+    tcpcheck; bmc: further words of -X."""
     def run(m):
         load = Load(m, *words)
         warm = load.warms_up()
@@ -162,4 +162,5 @@ def mid_run(name, happens, *words, pair=None):
         return {"warm": warm, "lasted": lasted is None or lasted, "after": after,
                 **{key: found.get(key) for key in NOTHING}}
 
-    equally(name, {"warm": True, "lasted": True, "after": True, **NOTHING}, run, pair=pair)
+    equally(name, {"warm": True, "lasted": True, "after": True, **NOTHING}, run, *bmc,
+            pair=pair)

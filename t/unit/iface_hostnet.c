@@ -454,18 +454,31 @@ static void test_ways(struct hostnet *hostnet)
     ok(leads(hostnet, 3, "12478"), "it does if all ports do, and a VLAN on it");
 }
 
-/* The index of the interface that hostnet_beside names beside eth0; 0: none. */
-static int beside(struct hostnet *hostnet)
+/* The interfaces that hostnet_beside names beside eth0, as "index reason", ',' between. */
+static const char *beside(struct hostnet *hostnet)
 {
+    static char text[128];
     const int attached[] = {1};
-    const struct hostnet_scope scope = {.ifindexes = attached, .nifindexes = 1};
-    const struct hostnet_link *other = NULL, *link;
-    struct mc_local local;
+    const struct in6_addr any[] = {{{{0}}}, {{{[10] = 0xff, [11] = 0xff}}}};
+    const struct hostnet_scope scope = {any, 2, attached, 1};
+    struct hostnet_beside found[4];
+    int ways[8];
+    size_t used = 0, i, n;
 
-    hostnet_local(hostnet, &scope, &local);
-    link = hostnet_beside(hostnet, &scope, &other);
-    return link && other && other->ifindex == 1 ? link->ifindex : 0;
+    hostnet_ways(hostnet, &scope, ways, 8);
+    n = hostnet_beside(hostnet, &scope, found, 4);
+    text[0] = '\0';
+    for (i = 0; i < n; i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%d %s", i ? "," : "",
+                                 found[i].link->ifindex,
+                                 found[i].why == HOSTNET_ROUTE                     ? "route"
+                                 : !found[i].attached || !found[i].attached->leads ? "wrong"
+                                 : found[i].why == HOSTNET_SUBNET                  ? "subnet"
+                                                                                   : "above");
+    return text;
 }
+
+#define BESIDE(want, ...) ok(strcmp(beside(hostnet), want) == 0, __VA_ARGS__)
 
 static void test_beside(struct hostnet *hostnet)
 {
@@ -475,21 +488,185 @@ static void test_beside(struct hostnet *hostnet)
     ADDRESS(1, "fe80::1", 0);
     ADDRESS(2, "198.51.100.1", 0);
     ADDRESS(2, "fe80::2", 0);
-    ok(beside(hostnet) == 0, "an interface of another subnet may be left out");
+    BESIDE("", "an interface of another subnet may be left out");
     ADDRESS(2, "192.0.2.129", 0);
-    ok(beside(hostnet) == 2, "one with an address of the same subnet is named");
+    BESIDE("2 subnet", "one with an address of the same subnet is named");
     LINK(.index = 2, .name = "eth1", .down = true);
-    ok(beside(hostnet) == 0, "but not while it is down");
-    LINK(.index = 2, .name = "eth1", .lower = 1, .kind = "macvlan");
-    ok(beside(hostnet) == 0, "nor if it lies above the attached one");
+    BESIDE("", "but not while it is down");
+    LINK(.index = 2, .name = "eth1", .lower = 1, .kind = "vlan", .vlan = 7);
+    BESIDE("", "nor if it is a VLAN upon the attached one");
     UNADDRESS(2, "192.0.2.129", 0);
     LINK(.index = 2, .name = "eth1");
     ADDRESS(1, "2001:db8::1", 0);
     ADDRESS(2, "2001:dff::1", 0);
-    ok(beside(hostnet) == 2, "subnets are compared bit by bit");
+    BESIDE("2 subnet", "subnets are compared bit by bit");
     UNADDRESS(2, "2001:dff::1", 0);
     ADDRESS(2, "2001:eb8::1", 0);
-    ok(beside(hostnet) == 0, "as long as the prefix is");
+    BESIDE("", "as long as the prefix is");
+}
+
+static void test_above(struct hostnet *hostnet)
+{
+    LINK(.index = 1, .name = "eth0");
+    LINK(.index = 2, .name = "macvlan0", .kind = "macvlan", .lower = 1);
+    BESIDE("", "a macvlan without an address is no way");
+    ADDRESS(2, "198.51.100.1", 0);
+    BESIDE("2 above", "with one it is named");
+    UNLINK(.index = 2, .name = "macvlan0");
+    LINK(.index = 3, .name = "br0", .kind = "bridge");
+    ADDRESS(3, "192.0.2.1", 0);
+    LINK(.index = 1, .name = "eth0", .master = 3);
+    BESIDE("", "a bridge is not whose only port is attached");
+    LINK(.index = 4, .name = "tap0", .master = 3);
+    BESIDE("3 above", "it is if it has another port");
+    ok(hostnet_height(hostnet, 1) == 0 && hostnet_height(hostnet, 3) == 1, "it lies on one level");
+    LINK(.index = 5, .name = "br0.7", .kind = "vlan", .vlan = 7, .lower = 3);
+    ok(hostnet_height(hostnet, 5) == 2, "a VLAN on it on two");
+    LINK(.index = 3, .name = "br0", .kind = "vlan", .lower = 5);
+    ok(hostnet_height(hostnet, 5) == 8, "a ring of them, which Linux has not, ends");
+}
+
+/* A route as the kernel dumps it. "": the default route; gateway: it leads to a router. */
+struct route {
+    const char *to;
+    uint8_t prefix;
+    int index, other; /* other: a second next hop */
+    bool gateway, v6;
+    uint32_t metric;
+    uint8_t type, flags;
+};
+
+static void put_hop(struct message *message, int index, bool gateway)
+{
+    const uint32_t router = 0x01020304;
+
+    put(message, RTA_OIF, &index, sizeof(index));
+    if (gateway)
+        put(message, RTA_GATEWAY, &router, sizeof(router));
+}
+
+static void put_routes_hops(struct message *message, const struct route *route)
+{
+    const struct rtnexthop hop = {.rtnh_len = sizeof(hop), .rtnh_ifindex = route->index},
+                           other = {.rtnh_len = sizeof(other), .rtnh_ifindex = route->other};
+    const struct rtnexthop hops[] = {hop, other};
+
+    if (route->other)
+        put(message, RTA_MULTIPATH, hops, sizeof(hops));
+    else
+        put_hop(message, route->index, route->gateway);
+}
+
+static unsigned int take_routes(struct hostnet *hostnet, const struct route *routes, size_t n)
+{
+    struct message message;
+    unsigned char bytes[16];
+    unsigned int changes = 0;
+
+    hostnet->nroutes = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct rtmsg info = {.rtm_family = routes[i].v6 ? AF_INET6 : AF_INET,
+                                   .rtm_dst_len = routes[i].prefix,
+                                   .rtm_type = routes[i].type ? routes[i].type : RTN_UNICAST,
+                                   .rtm_flags = routes[i].flags};
+
+        begin(&message, RTM_NEWROUTE, &info, sizeof(info));
+        if (routes[i].to) {
+            inet_pton(info.rtm_family, routes[i].to, bytes);
+            put(&message, RTA_DST, bytes, routes[i].v6 ? 16 : 4);
+        }
+        put(&message, RTA_PRIORITY, &routes[i].metric, sizeof(routes[i].metric));
+        put_routes_hops(&message, &routes[i]);
+        finish(&message);
+        changes |= hostnet_update(hostnet, message.bytes, message.n, true);
+    }
+    return changes;
+}
+
+static void test_routes(struct hostnet *hostnet)
+{
+    static const struct {
+        const char *name, *want;
+        struct route routes[3];
+    } rows[] = {
+        {"a subnet of another interface", "", {{"198.51.100.0", 24, .index = 2}}},
+        {"a network behind a router",
+         "2 route",
+         {{"203.0.113.0", 24, .index = 2, .gateway = true}}},
+        {"one by the attached interface", "", {{"203.0.113.0", 24, .index = 1, .gateway = true}}},
+        {"one by a VLAN upon that", "", {{"203.0.113.0", 24, .index = 3, .gateway = true}}},
+        {"the default route, of a point-to-point link", "2 route", {{NULL, 0, .index = 2}}},
+        {"the default route over IPv6", "2 route", {{NULL, 0, .index = 2, .v6 = true}}},
+        {"a host of the attached subnet", "2 route", {{"192.0.2.7", 32, .index = 2}}},
+        {"half of the attached subnet", "2 route", {{"192.0.2.128", 25, .index = 2}}},
+        {"more than that subnet", "", {{"192.0.0.0", 16, .index = 2}}},
+        {"one by an interface that is down",
+         "",
+         {{"203.0.113.0", 24, .index = 4, .gateway = true}}},
+        {"the default route by both, the other a spare",
+         "",
+         {{NULL, 0, .index = 1, .gateway = true, .metric = 10},
+          {NULL, 0, .index = 2, .gateway = true, .metric = 20}}},
+        {"the default route by both, the attached a spare",
+         "2 route",
+         {{NULL, 0, .index = 1, .gateway = true, .metric = 20},
+          {NULL, 0, .index = 2, .gateway = true, .metric = 10}}},
+        {"the default route by both at a time", "2 route", {{NULL, 0, .index = 1, .other = 2}}},
+        {"what is unreachable", "", {{NULL, 0, .index = 2, .type = RTN_UNREACHABLE}}},
+        {"a link without a carrier",
+         "",
+         {{NULL, 0, .index = 2, .gateway = true, .flags = RTNH_F_LINKDOWN}}},
+        {"link-local addresses", "", {{"fe80::", 64, .index = 2, .v6 = true}}},
+        {"by two interfaces",
+         "2 route,5 route",
+         {{"203.0.113.0", 24, .index = 2, .gateway = true},
+          {"203.0.112.0", 24, .index = 5, .gateway = true}}},
+        {"one of another namespace's", "", {{"203.0.113.0", 24, .index = 99, .gateway = true}}},
+    };
+
+    LINK(.index = 1, .name = "eth0");
+    LINK(.index = 2, .name = "eth1");
+    LINK(.index = 3, .name = "eth0.5", .kind = "vlan", .lower = 1, .vlan = 5);
+    LINK(.index = 4, .name = "eth2", .down = true);
+    LINK(.index = 5, .name = "wg0", .bare = true);
+    ADDRESS(1, "192.0.2.1", 0);
+    ADDRESS(2, "198.51.100.1", 0);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        take_routes(hostnet, rows[i].routes, 3);
+        BESIDE(rows[i].want, "a route: %s: %s", rows[i].name, beside(hostnet));
+    }
+}
+
+/* What is said of a route: that to most machines, and which interface to attach. */
+static void test_routes_words(struct hostnet *hostnet)
+{
+    static const struct route routes[] = {{"203.0.113.0", 24, 2, .gateway = true},
+                                          {"203.0.0.0", 16, 2, .gateway = true},
+                                          {"203.0.113.7", 32, 2, .gateway = true},
+                                          {"203.0.112.0", 24, 3, .gateway = true}};
+    const int attached[] = {1};
+    const struct hostnet_scope scope = {NULL, 0, attached, 1};
+    struct hostnet_beside found[4];
+    static struct route many[HOSTNET_ROUTES_MAX + 1];
+    int ways[8];
+
+    LINK(.index = 1, .name = "eth0");
+    LINK(.index = 4, .name = "eth1");
+    LINK(.index = 2, .name = "eth1.5", .kind = "vlan", .lower = 4, .vlan = 5);
+    LINK(.index = 3, .name = "wg0", .bare = true);
+    hostnet_ways(hostnet, &scope, ways, 8);
+    take_routes(hostnet, routes, 4);
+    ok(hostnet_beside(hostnet, &scope, found, 4) == 2 && found[0].route->prefix == 16,
+       "of several routes by an interface that to most machines is named");
+    ok(found[0].carrier && found[0].carrier->ifindex == 4, "beneath a VLAN is what to attach");
+    ok(found[1].link->ifindex == 3 && !found[1].carrier, "what has no Ethernet header cannot be");
+    ok(hostnet_beside(hostnet, &scope, found, 1) == 1, "no more are found than there is room for");
+    for (size_t i = 0; i <= HOSTNET_ROUTES_MAX; i++)
+        many[i] = (struct route){"203.0.113.0", 24, 2, .gateway = true};
+    ok(take_routes(hostnet, many, HOSTNET_ROUTES_MAX) == 0 &&
+           take_routes(hostnet, many, HOSTNET_ROUTES_MAX + 1) == HOSTNET_END &&
+           hostnet->nroutes == HOSTNET_ROUTES_MAX,
+       "no more routes are read than there is room for");
 }
 
 static void test_many(struct hostnet *hostnet)
@@ -652,6 +829,9 @@ int main(void)
     with_hostnet(test_ways);
     with_hostnet(test_open_way);
     with_hostnet(test_beside);
+    with_hostnet(test_above);
+    with_hostnet(test_routes);
+    with_hostnet(test_routes_words);
     with_hostnet(test_carriers);
     with_hostnet(test_many);
     with_hostnet(test_malformed);

@@ -224,6 +224,44 @@ def an_interface_of_the_same_subnet():
             tap.is_(server.logged(m.server, words, 2), 2, "and once more when it comes back")
 
 
+@tap.case
+def routes_that_avoid_the_interface():
+    ways = (("203.0.113.0/24 via 10.77.1.2", "the route to 203.0.113.0/24 is by sv1"),
+            ("10.77.0.128/25 dev sv1", "the route to 10.77.0.128/25 is by sv1"),
+            ("fd99::/64 via fd77:1::2", "the route to fd99::/64 is by sv1"),
+            ("default via 10.77.1.2 metric 50", "the default route is by sv1"))
+    words = "on TCP connections whose replies leave by it the server answers alone, unless you " \
+        "add bmc=sv1"
+    with kernel.Machines(links=2, on=1, words=["tcp=on"]) as m:
+        def ip(text):
+            netns.ip(text, m.pair.server)
+
+        def noticed():
+            """The server has noticed what was changed: it knows of an address that came later."""
+            for verb, more in ("add", 1), ("del", 0):
+                ip("address %s 10.99.0.1/32 dev lo" % verb)
+                server.wait_for(lambda: m.counts()["addresses_ipv4"] == addresses + more)
+
+        addresses = m.counts()["addresses_ipv4"]
+        for route, line in ways:
+            for n in 1, 2:
+                ip("route add " + route)
+                tap.is_(server.logged(m.server, "bmc: %s: %s\n" % (line, words), n), n,
+                        "%s: a line, when it comes for the %d. time" % (line, n))
+                ip("route del " + route)
+                noticed()
+        ip("route add default via 10.77.0.2 metric 10")
+        ip("route add default via 10.77.1.2 metric 50")
+        noticed()
+        tap.is_(m.server.log().count(line), 2, "a route that is not used is not named")
+        ip("route del default via 10.77.0.2 metric 10")
+        tap.is_(server.logged(m.server, line, 3), 3, "it is when it is")
+    pair = netns.Pair(2)
+    netns.ip("route add default via 10.77.1.2", pair.server)
+    with kernel.Machines(links=2, on=1, words=["tcp=on"], pair=pair) as m:
+        tap.is_(server.logged(m.server, line), 1, "also one that is there at the start")
+
+
 def listeners(m):
     """The ports of the server's netlink sockets."""
     own = openfiles.links(m.server.pid).values()

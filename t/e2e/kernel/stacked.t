@@ -6,7 +6,6 @@ of them have the programs, and if both have them, clients get what is right, ans
 where it can, and each request is executed once."""
 import contextlib
 
-import asking
 import client
 import kernel
 import lostway
@@ -158,6 +157,130 @@ def without_timestamps():
         for name, words in WORDS.items():
             looked_at(unstamped, at, words + ("unstamped=on",), "%s, %s, without timestamps" %
                       (make.__name__, name))
+
+
+# --- what is missing ---------------------------------------------------------------------------
+
+ALONE = "on TCP connections whose replies leave by it the server answers alone, unless you add bmc="
+
+
+@tap.case
+def what_is_missing_is_named():
+    lies = "bmc: up0 lies above sv0, and not all that leaves by it leaves there: " + ALONE + "up0\n"
+    with Machine(with_macvlan(), ("bmc=sv0",), "10.77.9.1") as m:
+        tap.is_(server.logged(m, lies), 1, "a macvlan above the interface is named")
+    with Machine(bridged(), ("bmc=sv0",), "10.77.0.1") as m:
+        tap.is_(m.log().count(ALONE), 0, "a bridge is not whose only port has the programs")
+        on(m.pair.server, """
+            link add ct0 type veth peer name ct1
+            link set ct0 master up0""")
+        tap.is_(server.logged(m, lies), 1, "it is once it has another")
+        on(m.pair.server, "link del ct0")
+        on(m.pair.server, """
+            link add ct0 type veth peer name ct1
+            link set ct0 master up0""")
+        tap.is_(server.logged(m, lies, 2), 2, "and again when that comes back")
+    with Machine(with_macvlan(), WORDS["both"], "10.77.9.1") as m:
+        tap.is_(m.log().count(ALONE), 0, "nothing is where both have the programs")
+
+
+@contextlib.contextmanager
+def started(pair, words):
+    with contextlib.closing(pair), netns.inside(pair.client), \
+            server.Server("-X", words, namespace=pair.server, host="10.77.0.1",
+                          listen="0.0.0.0") as m:
+        yield m
+
+
+@tap.case
+def those_beneath_are_first():
+    """Linux attaches no XDP program beneath one that has one."""
+    for make in bridged, with_macvlan:
+        for words in "bmc=up0,bmc=sv0,tcp=off", "bmc=up0,bmc=sv0,mode=skb,tcp=on":
+            with started(make(), words) as m:
+                tap.like(m.log(), "sv0: XDP .*\n(.*\n)*bmc: up0: XDP generic",
+                         "%s, %s: both are attached" % (make.__name__, words))
+
+
+@tap.case
+def all_are_selected():
+    with started(with_macvlan(), "bmc=auto,tcp=on") as m:
+        for name in "sv0", "sv1", "up0":
+            tap.like(m.log(), "bmc: %s: answers UDP .* TCP" % name, "auto: %s" % name)
+
+
+# --- undone -------------------------------------------------------------------------------------
+
+def to_client(m):
+    return ("-6", "fd77:0::2/128") if m.v6 else ("-4", "10.77.0.2/32")
+
+
+def readdress(m, old, new):
+    """The interface that has the server's addresses."""
+    netns.sh("ip", "link", "set", new, "address", netns.link("sv0", m.pair.server)["address"],
+             namespace=m.pair.server)
+    for words in ("10.77.0.1/24",), ("fd77:0::1/64", "nodad"):
+        with contextlib.suppress(RuntimeError): # gone with the interface
+            m.server_ip("address", "del", words[0], "dev", old)
+        m.server_ip("address", "add", words[0], "dev", new, *words[1:])
+
+
+@tap.case
+def the_interface_becomes_a_port():
+    """Of a bridge with another port, by which segments could leave as well."""
+    def happens(m, _load):
+        on(m.pair.server, """
+            link add up0 type bridge
+            link add ct0 type veth peer name ct1
+            link set ct0 master up0
+            link set ct0 up
+            link set up0 up
+            link set sv0 master up0""")
+        readdress(m, "sv0", "up0")
+        return undone.sent_by(m.pair.server, "up0", 20)
+    undone.mid_run("the interface becomes a port of a bridge", happens)
+
+
+@tap.case
+def the_bridge_goes_away():
+    def happens(m, _load):
+        m.server_ip("link", "del", "up0")
+        readdress(m, "up0", "sv0")
+        return undone.sent_by(m.pair.server, "sv0", 20)
+    for bmc in ("bmc=up0",), ():
+        undone.mid_run("the bridge above the interface goes away, %s" % (bmc or "not named",),
+                       happens, bmc=bmc, pair=bridged)
+
+
+@tap.case
+def the_route_moves_to_a_macvlan():
+    """For a while; it is not named."""
+    def happens(m, _load):
+        family, host = to_client(m)
+        m.server_ip(family, "route", "replace", host, "dev", "up0", "src", m.address())
+        lasted = undone.sent_by(m.pair.server, "up0", 100)
+        m.server_ip(family, "route", "del", host, "dev", "up0")
+        return lasted
+    for bmc in (), ("bmc=up0",):
+        undone.mid_run("the route moves to a macvlan, %s" % (bmc or "not named",), happens, bmc=bmc,
+                       pair=with_macvlan)
+
+
+@tap.case
+def one_of_both_loses_its_programs():
+    """For good: they are detached until the server gives up."""
+    def happens(m, _load):
+        if not m.kernel_path:
+            return None
+        for interface in "up0", "sv0":
+            for program in netns.tc_programs(interface, m.pair.server):
+                if isinstance(program, int): # before Linux 6.6 they are filters
+                    netns.cut(program, interface, m.pair.server)
+            if not server.wait_for(lambda: m.count("detached")):
+                return "the server has not noticed"
+        return None
+    undone.mid_run("one after the other loses its programs", happens, bmc=("bmc=up0",),
+                   pair=bridged)
 
 
 tap.run(240)
