@@ -5,13 +5,17 @@
 For t/kernels/run: many kernels of containers and of developers are built without them.
 """
 import contextlib
+import os
 import socket
 
 import client
 import netns
 import server
 import tap
+import tcpcheck
 from kernel import TRIES, answer
+
+OPERATIONS = 10000 // tap.SLOW
 
 
 @contextlib.contextmanager
@@ -248,6 +252,78 @@ def added_vlans():
             before = answered(machine)
             tap.is_((ask("10.88.1.1", machine.port, 1), answered(machine) - before), (None, 0),
                     "the kernel does not answer for a deleted VLAN")
+
+
+# --- gets over TCP ---------------------------------------------------------------
+
+def over_tcp(machine, host, name, by_kernel=True):
+    """The kernel answers, each request is executed once, and no byte is wrong."""
+    before = machine.stats("bmc"), machine.stats()
+    with contextlib.closing(client.tcp(host, machine.port)) as c:
+        c.set(b"n", b"0")
+        got = [(c.get(b"k"), c.ask(b"incr n 1\r\n")) for _ in range(20)]
+    after = machine.stats("bmc"), machine.stats()
+    grown = [int(after[i][row]) - int(before[i][row])
+             for i, row in enumerate(("tcp_answered", "cmd_get"))]
+    tap.is_((got, grown[1]), ([(b"v", b"%d\r\n" % (i + 1)) for i in range(20)], 20),
+            "%s, TCP: each request is executed once" % name)
+    tap.is_(grown[0] >= 15, by_kernel, "%s, TCP: the kernel answers %d of 20" % (name, grown[0]))
+    tcpcheck.judge(tcpcheck.run(host, machine.port, "--operations", OPERATIONS), OPERATIONS, name)
+    rows = machine.stats("bmc")
+    tap.is_([rows[row] for row in ("tcp_reset", "tcp_untranslated", "tcp_guarded")], ["0"] * 3,
+            "%s, TCP: nothing came or would have left untranslated" % name)
+
+
+@tap.case
+def tcp_on_both():
+    """A VLAN and what is beneath: either, or both, have the programs."""
+    for words in "bmc=sv0", "bmc=v100", "bmc=v100,bmc=sv0", "bmc=sv0,bmc=v100,mode=tc":
+        with machines() as pair:
+            vlans_at_both_ends(pair, "sv0", "cl0")
+            with start(pair, words + ",tcp=on", "10.88.1.1") as machine:
+                served(machine, words)
+                over_tcp(machine, "10.88.1.1", words)
+                if "sv0" in words:
+                    over_tcp(machine, "10.88.2.1", "%s, two tags" % words, False)
+
+
+@tap.case
+def tcp_on_a_bond():
+    for words in "bmc=bond0", "bmc=v100", "bmc=v100,bmc=bond0", "bmc=bond0,bmc=v100,mode=tc":
+        with machines(2) as pair:
+            bond(pair, "active-backup")
+            vlans_at_both_ends(pair, "bond0", "bond0")
+            with start(pair, words + ",tcp=on", "10.88.1.1") as machine:
+                over_tcp(machine, "10.88.1.1", "a VLAN on a bond, " + words)
+                if "bond0" not in words:
+                    continue
+                over_tcp(machine, "10.77.0.1", "a bond, " + words)
+                talk = client.tcp("10.77.0.1", machine.port)
+                tap.is_([talk.get(b"k") for _ in range(6)], [b"v"] * 6, "before a port is down")
+                on(pair.server, "ip link set sv0 down")
+                tap.is_([talk.get(b"k") for _ in range(6)], [b"v"] * 6,
+                        "%s: the connection goes on by the other port" % words)
+                talk.close()
+
+
+@tap.case
+def tcp_on_a_port():
+    """Of a bond: refused beside it, and the server's alone where the other has no programs."""
+    with machines(2) as pair:
+        bond(pair, "active-backup")
+        with start(pair, "bmc=bond0,tcp=on"):
+            refused(pair, "bmc=sv0,tcp=on,mode=native", "sv0: .*bmc=bond0|sv0: another XDP",
+                    "a port of a bond that has a program")
+        with start(pair, "bmc=sv0,tcp=on,mode=tc") as machine:
+            tap.ok(server.logged(machine, "bmc: bond0 lies above sv0, and not all that leaves by "
+                                 "it leaves there: on TCP connections whose replies leave by it "
+                                 "the server answers alone, unless you add bmc=bond0"),
+                   "one port alone: the log names the bond")
+            found = tcpcheck.run("10.77.0.1", machine.port, "--operations", OPERATIONS)
+            tcpcheck.judge(found, OPERATIONS, "one port alone")
+            tap.is_(machine.stats("bmc")["tcp_answered"], "0", "and the server answers")
+        with start(pair, "bmc=sv0,bmc=sv1,tcp=on,mode=tc") as machine:
+            over_tcp(machine, "10.77.0.1", "both ports")
 
 
 # --- others ----------------------------------------------------------------------
