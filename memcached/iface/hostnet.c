@@ -617,7 +617,7 @@ size_t hostnet_ports(const struct hostnet *hostnet, const struct hostnet_scope *
 /* --- ways out ------------------------------------------------------------------------------ */
 
 /* Whether it has members, which all lead to an attached interface. */
-static bool leads_by_members(const struct hostnet *hostnet, const struct hostnet_link *master)
+static bool leads_by_members(const struct hostnet *hostnet, struct hostnet_link *master)
 {
     bool any = false;
     size_t i;
@@ -628,14 +628,21 @@ static bool leads_by_members(const struct hostnet *hostnet, const struct hostnet
         if (!hostnet->links[i].leads)
             return false;
         any = true;
+        if (hostnet->links[i].ntags > master->ntags)
+            master->ntags = hostnet->links[i].ntags;
     }
     return any;
+}
+
+static bool leads_by_tag(const struct hostnet_link *lower, struct hostnet_link *vlan)
+{
+    vlan->ntags = 1;
+    return lower && lower->leads && !lower->ntags;
 }
 
 /* Marks interfaces one level above those that lead there. False: no change. */
 static bool propagate_ways(struct hostnet *hostnet)
 {
-    const struct hostnet_link *lower;
     bool more = false;
     size_t i;
 
@@ -644,9 +651,9 @@ static bool propagate_ways(struct hostnet *hostnet)
 
         if (link->leads || (link->kind != HOSTNET_VLAN && link->kind != HOSTNET_MASTER))
             continue;
-        lower = hostnet_link(hostnet, link->lower);
-        link->leads =
-            link->kind == HOSTNET_VLAN ? lower && lower->leads : leads_by_members(hostnet, link);
+        link->leads = link->kind == HOSTNET_VLAN
+                          ? leads_by_tag(hostnet_link(hostnet, link->lower), link)
+                          : leads_by_members(hostnet, link);
         more |= link->leads;
     }
     return more;
@@ -658,8 +665,10 @@ size_t hostnet_ways(struct hostnet *hostnet, const struct hostnet_scope *scope, 
     unsigned int height = 0;
     size_t i, n = 0;
 
-    for (i = 0; i < hostnet->nlinks; i++)
+    for (i = 0; i < hostnet->nlinks; i++) {
         hostnet->links[i].leads = is_attached(scope, hostnet->links[i].ifindex);
+        hostnet->links[i].ntags = 0;
+    }
     while (height < STACK_DEPTH_MAX && propagate_ways(hostnet))
         height++;
     for (i = 0; i < hostnet->nlinks && n < max; i++)
@@ -723,18 +732,22 @@ static const struct hostnet_link *subnet_of(const struct hostnet *hostnet,
     return NULL;
 }
 
-/* An attached interface beneath this one. */
+/* An attached interface beneath this one, or further down. */
 static const struct hostnet_link *attached_beneath(const struct hostnet *hostnet,
                                                    const struct hostnet_scope *scope,
                                                    const struct hostnet_link *link)
 {
     const struct hostnet_link *beneath;
+    unsigned int height;
     size_t i;
 
-    for (i = 0; i < scope->nifindexes; i++) {
-        beneath = hostnet_link(hostnet, scope->ifindexes[i]);
-        if (beneath && (beneath->master == link->ifindex || link->lower == beneath->ifindex))
-            return beneath;
+    for (height = 0; link && height < STACK_DEPTH_MAX; height++) {
+        for (i = 0; i < scope->nifindexes; i++) {
+            beneath = hostnet_link(hostnet, scope->ifindexes[i]);
+            if (beneath && (beneath->master == link->ifindex || link->lower == beneath->ifindex))
+                return beneath;
+        }
+        link = hostnet_link(hostnet, link->lower);
     }
     return NULL;
 }

@@ -44,7 +44,8 @@ struct hostnet_link {
      */
     bool reachable;
     uint32_t tags;
-    bool leads; /* for hostnet_ways: to an attached interface */
+    bool leads;         /* for hostnet_ways: to an attached interface, */
+    unsigned int ntags; /* where what leaves has so many */
 };
 
 struct hostnet_address {
@@ -118,8 +119,9 @@ size_t hostnet_local(struct hostnet *hostnet, const struct hostnet_scope *scope,
                      struct mc_local *out);
 
 /*
- * The interfaces what leaves by which leaves by an interface of the scope as well: these, VLANs
- * upon them, and masters of which they are all members. Returns how many, at most `max`.
+ * The interfaces what leaves by which leaves by an interface of the scope as well, with one tag at
+ * most, behind which the programs find TCP: these, VLANs upon them, and masters of which they are
+ * all members. Returns how many, at most `max`.
  */
 size_t hostnet_ways(struct hostnet *hostnet, const struct hostnet_scope *scope, int *out,
                     size_t max);
