@@ -3,6 +3,7 @@
 the stack of its machine, which does not have the peer's address. IPv4 alone."""
 import collections
 import random
+import re
 import socket
 import struct
 import time
@@ -51,6 +52,27 @@ def stamps(tsval, tsecr):
 
 def mac_of(interface, namespace):
     return bytes.fromhex(netns.link(interface, namespace)["address"].replace(":", ""))
+
+
+# In ICMP: the path is too narrow for a packet.
+NARROW = (3, 4)
+
+
+def error(m, at, seq, kind=NARROW, mtu=600, nquoted=28, damage=0):
+    """As of a router that could not deliver a segment of the server's to (address, port) `at`."""
+    server_at = (m.pair.address(), m.server.port)
+    segment = tcp(server_at, at, seq, 0, ACK, bytes(1400))
+    quoted = ip4(server_at[0], at[0], segment)
+    body = struct.pack("!BBHI", *kind, 0, mtu) + quoted[:nquoted]
+    check = struct.pack("!H", (checksum(body) + damage) % 0xffff)
+    return ip4("10.77.0.3", server_at[0], body[:2] + check + body[4:], socket.IPPROTO_ICMP)
+
+
+def path_mtu(m, address):
+    """What the server's machine has learned of the path; None: nothing."""
+    found = re.search(r"\bmtu (?:lock )?(\d+)",
+                      netns.ip("route get %s" % address, m.pair.server))
+    return int(found[1]) if found else None
 
 
 class Wire:

@@ -405,6 +405,8 @@ ROWS = (
                                    r"if \(!hostnet->links\[i\]\.leads\)\n            return false;",
                                    "if (!hostnet->links[i].leads)\n            continue;"),),
          "t/unit/iface_hostnet.c"),
+        ("a_vlan_in_a_vlan", (("memcached/iface/hostnet.c", r"lower->leads && !lower->ntags;",
+                               "lower->leads;"),), "t/unit/iface_hostnet.c"),
     )),
     ("that the driver sends the replies of native XDP", (
         ("any_other_end", (("memcached/iface/sending.c", r"(link_veth_peer\(ifindex\) !=)",

@@ -5,11 +5,13 @@
 of them have the programs, and if both have them, clients get what is right, answered by the kernel
 where it can, and each request is executed once."""
 import contextlib
+import types
 
 import client
 import kernel
 import lostway
 import netns
+import segments
 import server
 import tap
 import tcpcheck
@@ -109,6 +111,9 @@ def looked_at(make, at, words, name, by_kernel=True, **options):
         before = m.rows()
         tap.is_(once(m), (None, 20, 80), "%s: over TCP each request is executed once" % name)
         grown = m.rows()["tcp_answered"] - before["tcp_answered"]
+        if "mode=tc" in words: # else XDP and TC count
+            tap.ok(m.rows()["tcp_pass_boundary"] - before["tcp_pass_boundary"] <= 1,
+                   "%s: what both pass is counted once" % name)
         tap.is_(grown >= 60, by_kernel, "%s: the kernel has answered %d of 80" % (name, grown))
         tcpcheck.judge(tcpcheck.run(m.at, m.port, "--operations", OPERATIONS), OPERATIONS, name)
         rows = m.rows()
@@ -157,6 +162,36 @@ def without_timestamps():
         for name, words in WORDS.items():
             looked_at(unstamped, at, words + ("unstamped=on",), "%s, %s, without timestamps" %
                       (make.__name__, name))
+
+
+class Beneath(netns.Pair):
+    """A bridge as bridged() has it, whose frames are as long as the MTU."""
+
+    def __init__(self):
+        self.__dict__.update(bridged().__dict__)
+        for interface in "sv0", "up0":
+            netns.offloads_off(interface, self.server)
+        netns.offloads_off("cl0", self.client)
+
+    def interface(self, i=0):
+        return "up0"
+
+
+@tap.case
+def an_error_of_a_router():
+    """Its number is translated once."""
+    with Machine(Beneath(), WORDS["both, by TC"], "10.77.0.1") as one:
+        m = types.SimpleNamespace(pair=one.pair, server=one)
+        with contextlib.closing(segments.Peer(m, 2000)) as p:
+            answered = [(p.ask(b"get none\r\n", lostway.MISS), one.rows()["tcp_answered"])
+                        for _ in range(6)]
+            tap.is_(({reply for reply, _ in answered}, answered[-1][1]), ({lostway.MISS}, 3),
+                    "the kernel has answered")
+            p.push(b"get big\r\n")
+            p.receive()
+            p.wire.send(segments.error(m, p.at, p.ack))
+            tap.ok(server.wait_for(lambda: segments.path_mtu(m, p.at[0]) == 600),
+                   "the server's stack takes what a router says of a segment on its way")
 
 
 # --- what is missing ---------------------------------------------------------------------------

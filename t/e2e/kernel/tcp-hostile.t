@@ -8,7 +8,6 @@ import contextlib
 import fcntl
 import os
 import random
-import re
 import resource
 import socket
 import struct
@@ -21,7 +20,7 @@ import segments
 import server
 import tap
 from asking import MISS, MIXED, SMALL, hit, wrong_in
-from segments import ACK, FIN, PSH, RST, SYN, URG
+from segments import ACK, FIN, NARROW, PSH, RST, SYN, URG, error, path_mtu
 
 rng = random.Random(9)
 ports = iter(range(40000, 41000))
@@ -419,25 +418,8 @@ def a_container_with_the_servers_address(m):
 
 # --- errors that routers send -------------------------------------------------------------------
 
-NARROW = (3, 4) # the path is too narrow for a packet, in ICMP; the others say that it does not lead
+# That the path does not lead there.
 ERRORS = ((3, 0), (3, 1), (3, 2), (3, 3), (3, 13), (11, 0), (12, 0))
-
-
-def error(m, at, seq, kind=NARROW, mtu=600, nquoted=28, damage=0):
-    """As of a router that could not deliver a segment of the server's to (address, port) `at`."""
-    server_at = (m.pair.address(), m.server.port)
-    segment = segments.tcp(server_at, at, seq, 0, ACK, bytes(1400))
-    quoted = segments.ip4(server_at[0], at[0], segment)
-    body = struct.pack("!BBHI", *kind, 0, mtu) + quoted[:nquoted]
-    check = struct.pack("!H", (segments.checksum(body) + damage) % 0xffff)
-    return segments.ip4("10.77.0.3", server_at[0], body[:2] + check + body[4:], socket.IPPROTO_ICMP)
-
-
-def path_mtu(m, address):
-    """What the server's machine has learned of the path; None: nothing."""
-    found = re.search(r"\bmtu (?:lock )?(\d+)",
-                      netns.ip("route get %s" % address, m.pair.server))
-    return int(found[1]) if found else None
 
 
 def all_errors(m, at, numbers):
