@@ -101,6 +101,15 @@ def at_home(m, command):
         return own.ask(command)
 
 
+def moves_for_a_moment(m, interface, n):
+    """The route to the client, to another interface, until this has sent so many packets."""
+    family, host = ("-6", "fd77:0::2/128") if m.v6 else ("-4", "10.77.0.2/32")
+    m.server_ip(family, "route", "replace", host, "dev", interface, "src", m.address())
+    lasted = sent_by(m.pair.server, interface, n)
+    m.server_ip(family, "route", "del", host, "dev", interface)
+    return lasted
+
+
 # --- rows ------------------------------------------------------------------------------------
 
 class Switched(cable.Pair):

@@ -246,10 +246,6 @@ def all_are_selected():
 
 # --- undone -------------------------------------------------------------------------------------
 
-def to_client(m):
-    return ("-6", "fd77:0::2/128") if m.v6 else ("-4", "10.77.0.2/32")
-
-
 def readdress(m, old, new):
     """The interface that has the server's addresses."""
     netns.sh("ip", "link", "set", new, "address", netns.link("sv0", m.pair.server)["address"],
@@ -289,16 +285,9 @@ def the_bridge_goes_away():
 
 @tap.case
 def the_route_moves_to_a_macvlan():
-    """For a while; it is not named."""
-    def happens(m, _load):
-        family, host = to_client(m)
-        m.server_ip(family, "route", "replace", host, "dev", "up0", "src", m.address())
-        lasted = undone.sent_by(m.pair.server, "up0", 100)
-        m.server_ip(family, "route", "del", host, "dev", "up0")
-        return lasted
     for bmc in (), ("bmc=up0",):
-        undone.mid_run("the route moves to a macvlan, %s" % (bmc or "not named",), happens, bmc=bmc,
-                       pair=with_macvlan)
+        undone.mid_run("the route moves to a macvlan, %s" % (bmc or "not named",), lambda m, _load:
+                       undone.moves_for_a_moment(m, "up0", 100), bmc=bmc, pair=with_macvlan)
 
 
 @tap.case

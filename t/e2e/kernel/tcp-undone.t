@@ -113,20 +113,11 @@ def the_route_moves_and_the_port_is_privileged():
             m.move(True, True), pair=privileged)
 
 
-def to_client(m):
-    return ("-6", "fd77:0::2/128") if m.v6 else ("-4", "10.77.0.2/32")
-
-
 @tap.case
 def the_route_moves_for_a_moment():
     """To an interface of the same subnet: the client learns its MAC address and keeps it."""
-    def happens(m, _load):
-        family, host = to_client(m)
-        m.server_ip(family, "route", "replace", host, "dev", "sv2", "src", m.address())
-        lasted = undone.sent_by(m.pair.server, "sv2", 20)
-        m.server_ip(family, "route", "del", host, "dev", "sv2")
-        return lasted
-    mid_run("the route moves for a moment within a subnet", happens, pair=undone.Switched)
+    mid_run("the route moves for a moment within a subnet", lambda m, _load:
+            undone.moves_for_a_moment(m, "sv2", 20), pair=undone.Switched)
 
 
 @tap.case
