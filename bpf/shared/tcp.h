@@ -143,7 +143,7 @@ enum {
 
 /*
  * How numbers are translated: what the socket did not see, and the outstanding reply, where its
- * request and it began (wire) and their bytes. nreply: 0: there is none.
+ * request and it began (wire) and their bytes. nreply: 0: there is none, and the last ended there.
  */
 struct mc_tcp_delta {
     __u32 rx, tx;

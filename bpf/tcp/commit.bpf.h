@@ -79,6 +79,7 @@ static __always_inline void conn_acknowledge(struct mc_tcp_conn *conn, struct mc
         return;
     place->rtx = conn->rtx;
     place->owner = mc_tcp_rtx_owner(conn->delta.reply, conn->slot, conn->generation);
+    conn->delta.reply = delta_reply_end(&conn->delta);
     conn->delta.nreply = 0;
     if (READ_ONCE(slot->generation) == conn->generation) /* else it is another connection's */
         WRITE_ONCE(slot->outstanding, 0);

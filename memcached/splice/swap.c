@@ -291,29 +291,25 @@ static int read_once(struct swap *swap)
 }
 
 /*
- * What of the send queue the new socket gets. An acknowledgement that came with a request which the
- * kernel answered has not reached the old socket; before the outstanding reply all is acknowledged.
+ * What of the send queue the new socket gets. Before the kernel's last reply all is acknowledged,
+ * which the old socket may not know: a firewall may drop what tells it. Of other acknowledgements
+ * it alone knows which are true: the programs have noted those of damaged segments as well.
  */
-static int count(struct swap *swap)
+static void count(struct swap *swap)
 {
     const struct mc_tcp_delta *delta = &swap->conn.delta;
-    uint32_t una = swap->at.write_seq - (uint32_t)swap->at.unacked;
-    uint32_t acked = swap->plan->entry ? swap->conn.snd_una : una;
+    uint32_t una = swap->at.write_seq - (uint32_t)swap->at.unacked, acked = una;
     size_t skip, flying = (size_t)(swap->at.unacked - swap->at.unsent);
     size_t queued = (size_t)swap->at.unacked - swap->has_ended;
 
-    if (delta->nreply)
+    if (delta->rx | delta->tx)
         acked = delta->reply - (delta->tx - delta->nreply);
-    skip = (int32_t)(acked - una) > 0 ? acked - una : 0;
-    if (skip > (size_t)swap->at.unacked)
-        return -EBADMSG;
-    skip = skip < queued ? skip : queued; /* the end is sent once more */
+    skip = acked - una <= queued ? acked - una : 0;
     swap->una = delta->nreply ? delta->reply : una + (uint32_t)skip + delta->tx;
     swap->sending += skip;
     swap->nsending = queued - skip;
     flying = flying < queued ? flying : queued;
     swap->nflying = flying > skip ? flying - skip : 0;
-    return 0;
 }
 
 static int read_old(struct swap *swap)
@@ -330,7 +326,9 @@ static int read_old(struct swap *swap)
     if (!rc && (swap->has_ended != had_ended ||
                 (swap->at.unread && (swap->peer_has_ended || has_urgent(swap)))))
         rc = -EAGAIN;
-    return rc ? rc : count(swap);
+    if (!rc)
+        count(swap);
+    return rc;
 }
 
 /* --- the new one ------------------------------------------------------------------------------ */

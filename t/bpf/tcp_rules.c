@@ -128,6 +128,7 @@ static void conn_become(struct mc_tcp_conn *conn, const struct splice_conn *c)
 {
     conn->delta = (struct mc_tcp_delta){c->M,       c->N,         c->req_start,
                                         c->req_len, c->rep_start, c->outstanding ? c->rep_len : 0};
+    conn->delta.reply += c->outstanding ? 0 : c->rep_len; /* then it is where the last one ended */
     conn->rcv_nxt = c->kmax;
     conn->snd_una = c->kack;
     conn->snd_nxt = c->ksnd;

@@ -217,6 +217,8 @@ TCP_MUTANTS = (
     ("a_silent_client_is_left", (("memcached/net/leaving.c", r"leaving->nsilent < SILENT_MAX",
                                   "1"),),
      ("t/e2e/kernel/tcp-ends.t", "clients_are_silent_behind_a_quit")),
+    ("damaged_acknowledgements", (("memcached/splice/swap.c", r"acked = una;",
+                                   "acked = swap->conn.snd_una;"),), ("t/unit/splice_swap",)),
     ("heard_without_queues", (("memcached/splice/swap.c", r"restore_options\(swap\);\s+"
                                r"rc = (rc \? rc : restore_queues\(swap\);)\s+rc = (rc \? rc : )"
                                r"restore_window\(swap\);\s+return rc \? rc : hear\(swap\);",
