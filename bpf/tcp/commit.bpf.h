@@ -175,20 +175,19 @@ static __always_inline enum verdict tcp_commit(struct mc_tcp_conn *conn, struct 
 enum {
     CONN_REACH = 1 << 26,  /* more than what may be in flight to a client */
     CONN_BEHIND = 1 << 20, /* more than what a segment has */
-    CONN_BEYOND = 1 << 17, /* of a window, beside which others may have been told */
 };
 
 /*
  * Whether the socket may take a client's segment, or has taken it before: nothing is learned from
  * others (RFC 5961 in coarse). So who forges segments, and does not know the numbers, has to meet
  * both; and what is learned from one that does lies within the window, where the client's stream
- * will soon be. The window counts twice: the one that is known may be an older one than the last.
+ * will soon be.
  */
 static __always_inline int conn_expects(const struct mc_tcp_conn *conn,
                                         const struct tcp_segment *segment)
 {
     u32 out = conn->snd_nxt + conn->delta.tx, in = conn->last_ack_sent + conn->delta.rx;
-    u32 room = 2 * ((u32)bpf_ntohs(conn->window) << (conn->rcv_wscale & 15)) + CONN_BEYOND;
+    u32 room = conn_room(conn);
 
     return out - segment->ack <= CONN_REACH &&
            segment->seq + segment->n - (in - CONN_BEHIND) <= CONN_BEHIND + room;

@@ -340,6 +340,17 @@ static __always_inline u32 delta_seq_tx(const struct mc_tcp_delta *delta, u32 se
     return seq + before;                     /* RULE_OLD_EGRESS */
 }
 
+enum { CONN_BEYOND = 1 << 17 /* of a window, beside which others may have been told */ };
+
+/*
+ * How far behind what a socket has acknowledged a client's segment may end. The window counts
+ * twice: the one that is known may be an older one than the last.
+ */
+static __always_inline u32 conn_room(const struct mc_tcp_conn *conn)
+{
+    return 2 * ((u32)bpf_ntohs(conn->window) << (conn->rcv_wscale & 15)) + CONN_BEYOND;
+}
+
 /* Whether the kernel has answered on the connection, so that all of it is translated. */
 static __always_inline int delta_is_used(const struct mc_tcp_delta *delta)
 {

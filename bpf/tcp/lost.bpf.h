@@ -109,11 +109,10 @@ static __always_inline int socket_flow(struct __sk_buff *skb, u32 l4, struct mc_
  * The connection of a segment as a filter has it, which sees it from TCP's header on; NULL: it is
  * not followed.
  */
-static __always_inline const struct mc_tcp_conn *filter_find(struct __sk_buff *skb)
+static __always_inline struct mc_tcp_conn *filter_find(struct __sk_buff *skb,
+                                                       struct mc_tcp_flow *flow)
 {
-    struct mc_tcp_flow flow;
-
-    return socket_flow(skb, 0, &flow, 1) ? conn_find(&flow) : NULL;
+    return socket_flow(skb, 0, flow, 1) ? conn_find(flow) : NULL;
 }
 
 /* A segment as a filter sees it, from TCP's sequence number on. */
@@ -140,6 +139,32 @@ static __always_inline int filter_drop(void)
 }
 
 /*
+ * The socket is given a segment that TC has not seen, on a connection on which nothing is answered
+ * yet: then its bytes are the server's, and not answered when the client sends them again by a way
+ * with the programs. Under the lock, as an answer is: it comes before or behind. 0: there was one.
+ */
+static __always_inline int filter_pass(struct __sk_buff *skb, struct mc_tcp_conn *conn,
+                                       const struct mc_tcp_flow *flow,
+                                       const struct filtered *segment)
+{
+    u16 flags = bpf_ntohs(segment->flags);
+    u32 end = bpf_ntohl(segment->seq) + skb->len - (flags >> 12) * 4 + (flags & TCP_FIN);
+    int passes;
+
+    if (!conn_lock(conn, flow))
+        return 0;
+    passes = !delta_is_used(&conn->delta);
+    if (passes && end - conn->last_ack_sent <= conn_room(conn)) {
+        if (flags & (TCP_FIN | TCP_RST))
+            conn->flags |= MC_TCP_CLOSING;
+        if (seq_before(conn->rcv_nxt, end)) /* RULE_KMAX */
+            conn->rcv_nxt = end;
+    }
+    conn_unlock(conn);
+    return passes;
+}
+
+/*
  * The filter of a socket that the server has tagged: drops what should bear its translation mark.
  * It lets a SYN through: the client has forgotten the connection, and wants another one. What bears
  * TC's note is let through at once: of a connection on which nothing was answered, which bears no
@@ -147,7 +172,8 @@ static __always_inline int filter_drop(void)
  */
 static __always_inline int filter_marked(struct __sk_buff *skb, u16 mark)
 {
-    const struct mc_tcp_conn *conn;
+    struct mc_tcp_flow flow;
+    struct mc_tcp_conn *conn;
     struct filtered segment;
     struct mc_tcp_slot *slot;
     u32 seq;
@@ -161,13 +187,14 @@ static __always_inline int filter_marked(struct __sk_buff *skb, u16 mark)
         return -1;
     if (is_for_another(skb, &segment))
         return filter_drop();
-    conn = filter_find(skb);
+    conn = filter_find(skb, &flow);
     if (!conn)
         return -1;
     if (conn_is_frozen(conn))
         return filter_drop();
     slot = conn_slot(conn);
-    if (!slot || READ_ONCE(slot->generation) != conn->generation || !slot_is_used(slot))
+    if (!slot || READ_ONCE(slot->generation) != conn->generation ||
+        filter_pass(skb, conn, &flow, &segment))
         return -1;
     seq = bpf_ntohl(segment.seq);
     if (conn_expects_next(conn, seq)) {
@@ -216,13 +243,14 @@ int mc_tcp_listener(struct __sk_buff *skb)
 {
     const struct bpf_sock *sk = skb->sk;
     const struct mc_tcp_conn *conn;
+    struct mc_tcp_flow flow;
     u8 flags;
 
     if (!sk || likely(sk->state != BPF_TCP_LISTEN))
         return -1;
     if (bpf_skb_load_bytes(skb, 13, &flags, sizeof(flags)) || flags & TCP_SYN)
         return -1;
-    conn = filter_find(skb);
+    conn = filter_find(skb, &flow);
     return conn && unlikely(conn_is_frozen(conn)) ? filter_drop() : -1;
 }
 

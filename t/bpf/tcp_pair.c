@@ -147,6 +147,11 @@ static uint32_t number(const struct pair *pair, int queue)
     return seq;
 }
 
+uint32_t pair_next(const struct pair *pair)
+{
+    return number(pair, TCP_RECV_QUEUE);
+}
+
 void pair_forge(struct pair *pair, uint16_t port, unsigned int flags, uint16_t urgent,
                 const char *text)
 {
@@ -159,7 +164,7 @@ void pair_forge(struct pair *pair, uint16_t port, unsigned int flags, uint16_t u
 
     segment.n = strlen(text);
     if (pair->server >= 0) {
-        segment.seq = number(pair, TCP_RECV_QUEUE);
+        segment.seq = pair_next(pair);
         segment.ack = number(pair, TCP_SEND_QUEUE);
     }
     segment_frame(&frame, &segment);

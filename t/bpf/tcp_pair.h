@@ -24,6 +24,8 @@ void pair_connect(struct pair *pair);
 /* Closes both ends without a word to each other. */
 void pair_vanish(struct pair *pair);
 uint64_t pair_cookie(int socket);
+/* The number of the next byte that the server receives. */
+uint32_t pair_next(const struct pair *pair);
 /* Sends the server a segment of the client's, without options, as it would be next, but for port,
  * flags and urgent pointer. */
 void pair_forge(struct pair *pair, uint16_t port, unsigned int flags, uint16_t urgent,

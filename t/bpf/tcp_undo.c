@@ -275,6 +275,37 @@ static void test_filters(struct tcp_lab *lab, struct pair *pair)
     pair_vanish(pair);
 }
 
+/* What comes by a way without the programs may be unread when the client sends it again by another.
+ */
+static void test_unseen(struct tcp_lab *lab, struct pair *pair)
+{
+    struct mc_tcp_tag tag = {TCP_SLOT, TCP_GENERATION};
+    struct mc_tcp_conn conn;
+    uint32_t next;
+
+    pair_connect(pair);
+    next = pair_next(pair);
+    conn_init(lab, &conn, 0, 0);
+    conn.rcv_nxt = conn.last_ack_sent = next;
+    conn_put(lab, pair->v6, &conn);
+    ok(!loader_tcp_tag(lab->lab.loader, pair->server, &tag, 0) && takes(lab, pair, 0, 0) &&
+           conn_get(lab, pair->v6, &conn) && conn.rcv_nxt == next + 1 &&
+           !(conn.flags & MC_TCP_CLOSING),
+       "before the first answer what the programs have not seen is the socket's");
+    conn.last_ack_sent = next - (1u << 30);
+    conn_put(lab, pair->v6, &conn);
+    ok(takes(lab, pair, 0, 0) && conn_get(lab, pair->v6, &conn) && conn.rcv_nxt == next + 1,
+       "unless no window lets it in");
+    conn.last_ack_sent = conn.rcv_nxt = next + 2;
+    conn_put(lab, pair->v6, &conn);
+    ok(takes(lab, pair, 0, FIN) && conn_get(lab, pair->v6, &conn) && conn.rcv_nxt == next + 4 &&
+           conn.flags & MC_TCP_CLOSING,
+       "and nothing is answered behind an end");
+    loader_tcp_untag(lab->lab.loader, &lab->slots[TCP_SLOT]);
+    conn_delete(lab, pair->v6);
+    pair_vanish(pair);
+}
+
 /* Whether a segment without a connection comes to the listening socket, which resets it. */
 static bool is_reset(struct pair *pair, int seen, uint16_t port)
 {
@@ -332,6 +363,7 @@ static void test_all(struct tcp_lab *lab, struct pair *pair)
     test_leaves(lab, pair->v6, 1000);
     test_marks(lab, pair->v6);
     test_filters(lab, pair);
+    test_unseen(lab, pair);
     test_listener(lab, pair);
 }
 

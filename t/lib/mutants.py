@@ -219,6 +219,8 @@ TCP_MUTANTS = (
      ("t/e2e/kernel/tcp-ends.t", "clients_are_silent_behind_a_quit")),
     ("damaged_acknowledgements", (("memcached/splice/swap.c", r"acked = una;",
                                    "acked = swap->conn.snd_una;"),), ("t/unit/splice_swap",)),
+    ("unseen_requests", (("bpf/tcp/lost.bpf.h", r"conn->rcv_nxt = end;", ";"),),
+     ("t/bpf/tcp_undo",)),
     ("heard_without_queues", (("memcached/splice/swap.c", r"restore_options\(swap\);\s+"
                                r"rc = (rc \? rc : restore_queues\(swap\);)\s+rc = (rc \? rc : )"
                                r"restore_window\(swap\);\s+return rc \? rc : hear\(swap\);",
