@@ -182,15 +182,16 @@ static void wrong(struct check *check, const struct connection *connection, cons
     fprintf(stderr, "%s\n", text);
 }
 
-/* The server has reset the connection, or ended it. */
+/* The server has reset the connection, or ended it; or it did so before it sent anything. */
 static void broken(struct check *check, const struct connection *connection, const char *text)
 {
     if (!check->options.go_on) {
         wrong(check, connection, text);
-    } else if (!check->counts.broken++) {
-        report_connection(connection, "broken");
-        fprintf(stderr, "%s\n", text);
+        return;
     }
+    check->counts.broken++;
+    report_connection(connection, connection->model.replies.nreceived ? "broken" : "unanswered");
+    fprintf(stderr, "%s\n", text);
 }
 
 static void hang(struct check *check, const struct connection *connection)
