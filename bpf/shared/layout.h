@@ -80,9 +80,12 @@ enum {
  * What MC_ITEM_SUMMED tells of, two bytes right behind the wire bytes: the one's complement sum of
  * these as little-endian 16-bit words, folded (RFC 1071), so that a reply's checksum need not read
  * the value. It lies in what the item leaves of its chunk; where that is too little, the item has
- * none.
+ * none, nor has an item that is longer than a reply of the kernel's.
  */
-enum { MC_ITEM_SUM = 2 };
+enum {
+    MC_ITEM_SUM = 2,
+    MC_ITEM_SUMMED_MOST = MC_UDP_PAYLOAD - MC_UDP_HEADER, /* wire bytes */
+};
 
 /*
  *  0  next   4 prev  LRU or free list links (store only, LRU lock)

@@ -113,8 +113,8 @@ void item_put(struct store *store, struct mc_item *item);
 void item_free(struct store *store, struct mc_item *item);
 
 /*
- * Sums the wire bytes of an item that is unchanged since it was filled, where it has room for the
- * sum: MC_ITEM_SUMMED, else 0.
+ * Sums the wire bytes of an item that is unchanged since it was filled, if the kernel may send it
+ * and it has room for the sum: MC_ITEM_SUMMED, else 0.
  */
 unsigned int item_sum(const struct store *store, struct mc_item *item);
 
