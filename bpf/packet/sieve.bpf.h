@@ -36,9 +36,17 @@ static __always_inline void sieve_add(u32 at, u64 n)
 }
 
 /*
+ * Whether no connection is followed, nor, on egress, waits for it. Asked first, since it is one
+ * load or two, and the packet's bytes are not touched.
+ */
+static __always_inline int sieve_is_empty(int egress)
+{
+    return !READ_ONCE(control.tcp_followed) && !(egress && READ_ONCE(control.tcp_waiting));
+}
+
+/*
  * Whether a segment may be of a connection that is followed, or, on egress, that waits for it. Its
- * IP header has no options, and the ports are there. While no connection is followed that is one
- * load, beside that of the server's port.
+ * IP header has no options, and the ports are there.
  */
 static __always_inline int sieve_keeps(const void *ip, u64 v6, int egress)
 {
@@ -48,8 +56,7 @@ static __always_inline int sieve_keeps(const void *ip, u64 v6, int egress)
         client += v6 ? 16 : 4;
     if (egress && READ_ONCE(control.tcp_waiting))
         return 1;
-    return READ_ONCE(control.tcp_followed) &&
-           sieve_has(mc_tcp_sieve_at(LOAD32(client), egress ? port_to(l4) : port_from(l4)));
+    return sieve_has(mc_tcp_sieve_at(LOAD32(client), egress ? port_to(l4) : port_from(l4)));
 }
 
 #endif

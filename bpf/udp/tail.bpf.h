@@ -37,7 +37,7 @@ static __always_inline void xdp_tail(struct xdp_md *ctx, u64 v6)
 {
     const void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 
-    if (control.tcp_port && !xdp_generic && ip_is_our_tcp(data + ETH_HLEN, end, v6, 0) &&
+    if (!sieve_is_empty(0) && !xdp_generic && ip_is_our_tcp(data + ETH_HLEN, end, v6, 0) &&
         sieve_keeps(data + ETH_HLEN, v6, 0))
         bpf_tail_call(ctx, &mc_tcp_xdp_prog, 0);
 }
@@ -67,6 +67,12 @@ static __always_inline int tc_keeps(const struct __sk_buff *skb, const void *ip,
            (sieve_keeps(ip, v6, egress) || (egress && sender_is_aside(skb)));
 }
 
+/* Whether no segment at all concerns the programs of bpf/tcp. */
+static __always_inline int tc_is_idle(const struct __sk_buff *skb, u32 tail)
+{
+    return tail == TAIL_EGRESS ? sieve_is_empty(1) && !sender_is_aside(skb) : sieve_is_empty(0);
+}
+
 /*
  * Only what is TCP, or on ingress ICMP, since what follows the call is left out, and not what the
  * sieve says is of no followed connection. IPv4's options and IPv6's extension headers move the
@@ -78,7 +84,7 @@ static __always_inline void tc_tail(struct __sk_buff *skb, const u32 tail)
     const void *ip = data + ETH_HLEN;
     u64 v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
 
-    if (!control.tcp_port || (!v6 && skb->protocol != bpf_htons(ETH_P_IP)))
+    if (tc_is_idle(skb, tail) || (!v6 && skb->protocol != bpf_htons(ETH_P_IP)))
         return;
     if (tail == TAIL_INGRESS && data + IP6_BYTES <= end && has_no_mac_header(data, skb->protocol)) {
         if (!may_be_tcp(ip_protocol(data, v6), v6))

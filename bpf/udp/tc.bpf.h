@@ -92,7 +92,8 @@ SEC("tc")
 int mc_learn_both(struct __sk_buff *skb)
 {
     tc_tail(skb, TAIL_EGRESS);
-    return_path_egress(skb, sender_is_server);
+    if (control.port) /* udp=off: there is none */
+        return_path_egress(skb, sender_is_server);
     return TC_ACT_UNSPEC;
 }
 
