@@ -21,14 +21,11 @@
 enum {
     L4_PROTOCOL = IPPROTO_TCP,
     L4_BYTES = TCP_BYTES,
-    L4_TEXT = TCP_BYTES + 12,
+    L4_TEXT = TCP_STAMPED,
     L4_CHECKED = L4_TEXT + REQUEST_LEAST,
 };
 
 #define SAVED_WORDS(v6) ((v6) ? 9 : 7)
-
-/* What stands before the timestamps. */
-#define TCP_TIMESTAMPS bpf_htonl(0x0101080a)
 
 enum { OPTION_END, OPTION_NOP, OPTION_SACK = 5, OPTION_TIMESTAMPS = 8, OPTIONS_MOST = 40 };
 enum { OFFSET_NARROW = TCP_BYTES / 4 << 4 /* of a header without options: its length */ };

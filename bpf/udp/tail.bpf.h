@@ -7,8 +7,10 @@
 #ifndef MC_TAIL_BPF_H
 #define MC_TAIL_BPF_H
 
+#include "bpf/answer/get.bpf.h"
 #include "bpf/packet/base.bpf.h"
 #include "bpf/packet/ext6.bpf.h"
+#include "bpf/packet/flow.bpf.h"
 #include "bpf/packet/headers.bpf.h"
 #include "bpf/packet/sender.bpf.h"
 #include "bpf/packet/sieve.bpf.h"
@@ -30,15 +32,36 @@ struct {
 } mc_tcp_tc_progs SEC(".maps");
 
 /*
- * Does not return if the segment is of a connection that is followed. Generic XDP answers none: it
- * cuts frames wrongly.
+ * Whether a client's segment of the form in which requests come mostly (segment_read in bpf/tcp)
+ * has none that is answered, by its first bytes: most of what is passed on a connection that is
+ * followed. XDP notes and counts nothing of it.
+ */
+static __always_inline int segment_asks_nothing(const void *ip, const void *end, u64 v6)
+{
+    const u16 form = bpf_htons((TCP_STAMPED / 4) << 12 | TCP_PSH | TCP_ACK);
+    const void *l4 = ip + ip_bytes(v6);
+    u32 text, traffic = v6 ? LOAD8(ip + 1) >> 4 : LOAD8(ip + 1);
+
+    if (l4 + TCP_STAMPED > end || (LOAD16(l4 + 12) | bpf_htons(TCP_PSH)) != form ||
+        LOAD32(l4 + 20) != TCP_TIMESTAMPS || (traffic & 3) == 3)
+        return 0;
+    if (l4 + TCP_STAMPED + sizeof(text) > end)
+        return 1;
+    text = LOAD32(l4 + TCP_STAMPED);
+    return text != TEXT_GET && !text_is_verb(text);
+}
+
+/*
+ * Does not return if the segment is of a connection that is followed, and may have a request.
+ * Generic XDP answers none: it cuts frames wrongly.
  */
 static __always_inline void xdp_tail(struct xdp_md *ctx, u64 v6)
 {
     const void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+    const void *ip = data + ETH_HLEN;
 
-    if (!sieve_is_empty(0) && !xdp_generic && ip_is_our_tcp(data + ETH_HLEN, end, v6, 0) &&
-        sieve_keeps(data + ETH_HLEN, v6, 0))
+    if (!sieve_is_empty(0) && !xdp_generic && ip_is_our_tcp(ip, end, v6, 0) &&
+        !segment_asks_nothing(ip, end, v6) && sieve_keeps(ip, v6, 0))
         bpf_tail_call(ctx, &mc_tcp_xdp_prog, 0);
 }
 
@@ -76,36 +99,37 @@ static __always_inline int tc_is_idle(const struct __sk_buff *skb, u32 tail)
 /*
  * Only what is TCP, or on ingress ICMP, since what follows the call is left out, and not what the
  * sieve says is of no followed connection. IPv4's options and IPv6's extension headers move the
- * ports: then the programs look for them.
+ * ports: then the programs look for them. 1: it is TCP, and passes.
  */
-static __always_inline void tc_tail(struct __sk_buff *skb, const u32 tail)
+static __always_inline int tc_tail(struct __sk_buff *skb, const u32 tail)
 {
     const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
     const void *ip = data + ETH_HLEN;
     u64 v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
 
     if (tc_is_idle(skb, tail) || (!v6 && skb->protocol != bpf_htons(ETH_P_IP)))
-        return;
+        return 0;
     if (tail == TAIL_INGRESS && data + IP6_BYTES <= end && has_no_mac_header(data, skb->protocol)) {
         if (!may_be_tcp(ip_protocol(data, v6), v6))
-            return;
+            return 0;
     } else if (ip + IP6_BYTES + 4 <= end) {
         if (LOAD16(data + 12) != skb->protocol)
-            return;
+            return 0;
         /* Behind a call that failed Linux 6.12.117 takes no pointer into the packet any more. */
         if (tail == TAIL_INGRESS && ip_protocol(ip, v6) == (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP)) {
             bpf_tail_call(skb, &mc_tcp_tc_progs, tail);
-            return;
+            return 0;
         }
         if (!may_be_tcp(ip_protocol(ip, v6), v6))
-            return;
+            return 0;
         if (v6 ? ip_protocol(ip, 1) == IPPROTO_TCP && !tc_keeps(skb, ip, end, 1, tail)
                : LOAD8(ip) == 0x45 && !tc_keeps(skb, ip, end, 0, tail))
-            return;
+            return 1;
     } else if (!skb_may_be_tcp(skb, v6)) {
-        return;
+        return 0;
     }
     bpf_tail_call(skb, &mc_tcp_tc_progs, tail);
+    return 0;
 }
 
 #endif

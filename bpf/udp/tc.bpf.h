@@ -76,8 +76,7 @@ int mc_tc(struct __sk_buff *skb)
 SEC("tc")
 int mc_tc_both(struct __sk_buff *skb)
 {
-    tc_tail(skb, TAIL_INGRESS);
-    return tc_packet(skb);
+    return tc_tail(skb, TAIL_INGRESS) ? TC_ACT_UNSPEC : tc_packet(skb);
 }
 
 /* On TC egress: by which path the stack sends the server's replies. */
@@ -91,8 +90,7 @@ int mc_learn_paths(struct __sk_buff *skb)
 SEC("tc")
 int mc_learn_both(struct __sk_buff *skb)
 {
-    tc_tail(skb, TAIL_EGRESS);
-    if (control.port) /* udp=off: there is none */
+    if (!tc_tail(skb, TAIL_EGRESS) && control.port) /* udp=off: there is none */
         return_path_egress(skb, sender_is_server);
     return TC_ACT_UNSPEC;
 }
