@@ -17,7 +17,7 @@ bpf_tests += t/bpf/answers t/bpf/shapes t/bpf/verbs t/bpf/passes t/bpf/buckets t
     t/bpf/kcache t/fuzz/request t/bpf/guard t/bpf/share t/bpf/rings t/bpf/trace
 bpf_tests += t/bpf/tcp t/bpf/tcp_one t/bpf/tcp_resend t/bpf/tcp_shift t/bpf/tcp_random \
     t/bpf/tcp_race t/bpf/tcp_offload t/bpf/tcp_guard t/bpf/tcp_undo t/bpf/tcp_owner \
-    t/bpf/tcp_pipeline
+    t/bpf/tcp_pipeline t/bpf/tcp_sieve
 bpf_tests += t/bpf/chain_tcp t/bpf/chain_streams t/bpf/chain_udp t/bpf/chain_random
 bpf_tests += t/bpf/chain_writes
 bpf_tests += t/bpf/chain_get t/bpf/chain_fill t/bpf/chain_race t/bpf/chain_room t/fuzz/chain
@@ -58,6 +58,8 @@ t_bpf_tcp_offload_SOURCES = t/bpf/tcp_offload.c $(bpf_tcp_lab)
 t_bpf_tcp_offload_LDADD = $(kcache_libs)
 t_bpf_tcp_guard_SOURCES = t/bpf/tcp_guard.c $(bpf_tcp_lab)
 t_bpf_tcp_guard_LDADD = $(kcache_libs)
+t_bpf_tcp_sieve_SOURCES = t/bpf/tcp_sieve.c $(bpf_tcp_lab)
+t_bpf_tcp_sieve_LDADD = $(kcache_libs)
 t_bpf_tcp_one_SOURCES = t/bpf/tcp_one.c $(bpf_tcp_lab)
 t_bpf_tcp_one_LDADD = $(kcache_libs)
 t_bpf_tcp_pipeline_SOURCES = t/bpf/tcp_pipeline.c $(bpf_tcp_lab)
