@@ -245,8 +245,6 @@ static __always_inline enum verdict item_is_answerable(u64 meta, u64 expiry, u64
     return FOUND_HIT;
 }
 
-_Static_assert((int)TEXT_MAX <= (int)MC_ITEM_SUMMED_MOST, "what is sent may have a sum");
-
 /* The sum of an item's wire bytes, which follows them; 0: the item has none. */
 static __always_inline u32 item_sum(u64 meta, const struct item_place *place, u64 nwire)
 {

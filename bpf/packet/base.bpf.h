@@ -80,9 +80,9 @@ enum {
     TAG_BYTES = 4,
     IP4_BYTES = 20, /* to the transport's header, of which udp.bpf.h knows */
     IP6_BYTES = 40,
-    FRAME_MIN = 60,                            /* of Ethernet, without its checksum */
-    REQUEST_LEAST = 6,                         /* "get k\n" */
-    TEXT_MAX = MC_UDP_PAYLOAD - MC_UDP_HEADER, /* of a reply */
+    FRAME_MIN = 60,    /* of Ethernet, without its checksum */
+    REQUEST_LEAST = 6, /* "get k\n" */
+    TEXT_MAX = MC_REPLY_MOST,
 };
 
 /* "get ", "END\r\n" and "VALUE " as little-endian numbers, and how long they are. */

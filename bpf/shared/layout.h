@@ -53,7 +53,8 @@ enum {
     MC_MAX_VLANS = 64,
     MC_HASH_WORDS = 32, /* 8-byte words in the longest key */
     MC_UDP_HEADER = 8,
-    MC_UDP_PAYLOAD = 1400, /* of one reply datagram, its header included */
+    MC_UDP_PAYLOAD = 1400,                          /* of one reply datagram, its header included */
+    MC_REPLY_MOST = MC_UDP_PAYLOAD - MC_UDP_HEADER, /* bytes of text in a reply of the kernel's */
 };
 
 /* Item flags [k]: the kernel answers only items with none of MC_ITEM_PASS. */
@@ -82,10 +83,7 @@ enum {
  * the value. It lies in what the item leaves of its chunk; where that is too little, the item has
  * none, nor has an item that is longer than a reply of the kernel's.
  */
-enum {
-    MC_ITEM_SUM = 2,
-    MC_ITEM_SUMMED_MOST = MC_UDP_PAYLOAD - MC_UDP_HEADER, /* wire bytes */
-};
+enum { MC_ITEM_SUM = 2 };
 
 /*
  *  0  next   4 prev  LRU or free list links (store only, LRU lock)

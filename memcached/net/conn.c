@@ -483,7 +483,7 @@ static void weigh(struct conn *conn, const struct reply *reply)
     if (conn->boundary.shown && !conn->closing && !conn->client.unauthenticated)
         boundary_weigh(&conn->boundary, worker->config->boundaries, fd_of(conn),
                        clock_now(&worker->config->clock),
-                       conn->asks && reply->nbytes > 0 && reply->nbytes <= MC_TCP_RTX_BYTES &&
+                       conn->asks && reply->nbytes > 0 && reply->nbytes <= MC_REPLY_MOST &&
                            !command_reads(reply));
     conn->asks = false;
 }

@@ -21,7 +21,7 @@ enum {
     PATIENT_TURNS = 8,    /* turns that a datagram gets before the datagrams behind it */
     DEFERRED_MAX = 32,    /* deferred datagrams of one socket */
     DATAGRAM_MAX = 65536, /* the longest request */
-    REPLY_PART = MC_UDP_PAYLOAD - MC_UDP_HEADER,
+    REPLY_PART = MC_REPLY_MOST,
     COPIED_MAX = 8, /* datagrams of a reply by a ring: a longer train costs less by the socket */
 };
 

@@ -275,7 +275,7 @@ unsigned int item_sum(const struct store *store, struct mc_item *item)
     unsigned int chunk = store->slabs.classes[lru_class_of(item)].size;
     uint16_t sum;
 
-    if (!store->config.sums || item->flags & ITEM_COMPOUND || item->nbytes > MC_ITEM_SUMMED_MOST ||
+    if (!store->config.sums || item->flags & ITEM_COMPOUND || item->nbytes > MC_REPLY_MOST ||
         MC_ITEM_HEADER + item->nbytes + MC_ITEM_SUM > chunk)
         return 0;
     sum = sum_of(item->wire, item->nbytes);

@@ -18,7 +18,7 @@ static bool is_right(const struct fixture *f, const struct mc_item *item, struct
     const char *behind = item->wire + item->nbytes;
     unsigned int size = f->store->slabs.classes[lru_class_of(item)].size;
     bool room =
-        MC_ITEM_HEADER + item->nbytes + MC_ITEM_SUM <= size && item->nbytes <= MC_ITEM_SUMMED_MOST;
+        MC_ITEM_HEADER + item->nbytes + MC_ITEM_SUM <= size && item->nbytes <= MC_REPLY_MOST;
 
     if (!(item->flags & MC_ITEM_SUMMED)) {
         seen->without++;
@@ -66,7 +66,7 @@ static void test_lengths(struct fixture *f)
     }
     ok(right && seen.with > seen.without, "values of 0 to %u bytes have the right checksum",
        LONGEST - 1);
-    ok(seen.without > LONGEST - MC_ITEM_SUMMED_MOST,
+    ok(seen.without > LONGEST - MC_REPLY_MOST,
        "values too long for the kernel, or for their chunk with a sum, have no checksum");
     memset(value, 0xff, LONGEST);
     value[LONGEST] = '\0';
