@@ -384,6 +384,7 @@ void loader_set_tcp_ways(struct loader *loader, const int *ifindexes, size_t n)
     const int map = loader->tcp ? bpf_map__fd(loader->tcp->skel->maps.mc_tcp_ways) : -1;
     uint32_t key, next, old[MC_TCP_WAYS_MAX];
     size_t nold, i, j;
+    bool removed = false;
 
     if (map < 0)
         return;
@@ -394,8 +395,11 @@ void loader_set_tcp_ways(struct loader *loader, const int *ifindexes, size_t n)
         for (j = 0; j < n && old[i] != (uint32_t)ifindexes[j]; j++)
             ;
         if (j == n)
-            bpf_map_delete_elem(map, &old[i]);
+            removed |= bpf_map_delete_elem(map, &old[i]) == 0;
     }
+    /* Release: the guard looks again where it sees the new number. */
+    if (removed)
+        __atomic_fetch_add(&loader->tcp->skel->bss->ways_number, 1, __ATOMIC_RELEASE);
     for (j = 0; j < n; j++)
         bpf_map_update_elem(map, &ifindexes[j], &ifindexes[j], BPF_ANY);
 }

@@ -26,6 +26,7 @@
 struct guarded {
     struct mc_tcp_tag tag;
     u32 is_seen; /* by the guard, on a way with the programs */
+    u64 way;     /* the last of these, as guard_way has it */
 };
 
 struct {
@@ -43,7 +44,10 @@ struct {
     __type(value, u32);
 } mc_tcp_ways SEC(".maps");
 
-/* Whether it is attached. Set by the server. */
+/* Changes when interfaces are removed from these. Set by the server. */
+__u32 ways_number = 0;
+
+/* Whether the guard is attached. Set by the server. */
 __u32 is_guarded = 0;
 
 /* What programs on a control group's egress return. */
@@ -73,15 +77,33 @@ static __always_inline int guard_sees(struct bpf_sock *sk)
     return guarded && READ_ONCE(guarded->is_seen);
 }
 
-/* Whether the segment as it is passes the program on TC egress, and this finds TCP's header. */
-static __always_inline int guard_knows_way(struct __sk_buff *skb)
+/* An interface, and since which change of mc_tcp_ways it is there. Never 0. */
+static __always_inline u64 guard_way(u32 ifindex)
+{
+    return (u64)READ_ONCE(ways_number) << 32 | ifindex;
+}
+
+/*
+ * Whether the segment as it is passes the program on TC egress, and this finds TCP's header. The
+ * number is read before the table, so what is kept of a way is void from the change on that removes
+ * this; both are one word, since two CPUs may send for a socket.
+ */
+static __always_inline int guard_knows_way(struct __sk_buff *skb, struct guarded *guarded)
 {
     const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-    u64 v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
+    u64 v6 = skb->protocol == bpf_htons(ETH_P_IPV6), way;
     u32 ifindex = skb->ifindex;
 
-    return data + IP4_BYTES <= end && ip_protocol(data, v6) == IPPROTO_TCP &&
-           bpf_map_lookup_elem(&mc_tcp_ways, &ifindex);
+    if (data + IP4_BYTES > end || ip_protocol(data, v6) != IPPROTO_TCP)
+        return 0;
+    way = guard_way(ifindex);
+    if (likely(READ_ONCE(guarded->way) == way))
+        return 1;
+    read_barrier();
+    if (!bpf_map_lookup_elem(&mc_tcp_ways, &ifindex))
+        return 0;
+    WRITE_ONCE(guarded->way, way);
+    return 1;
 }
 
 /*
@@ -121,7 +143,7 @@ int mc_tcp_guard(struct __sk_buff *skb)
     guarded = sk ? bpf_sk_storage_get(&mc_tcp_guarded, sk, NULL, 0) : NULL;
     if (likely(!guarded))
         return GUARD_PASS;
-    if (likely(guard_knows_way(skb))) {
+    if (likely(guard_knows_way(skb, guarded))) {
         if (unlikely(!READ_ONCE(guarded->is_seen)))
             WRITE_ONCE(guarded->is_seen, 1);
         return GUARD_PASS;

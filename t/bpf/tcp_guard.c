@@ -28,6 +28,7 @@ static const int lo = 1;
 struct guarded {
     struct mc_tcp_tag tag;
     uint32_t is_seen;
+    uint64_t way;
 };
 
 /* --- the control group -------------------------------------------------------------------------

@@ -155,6 +155,9 @@ TCP_MUTANTS = (
     ("what_was_handed_on", (("bpf/tcp/put.bpf.h",
                              r"unlikely\(is_translation_mark\(skb->tc_index\)\)", "0"),),
      ("t/e2e/kernel/stacked.t", "a_bridge_and_its_port")),
+    # By which interfaces what is translated may leave.
+    ("an_interface_that_is_a_way_no_more", (("bpf/load/tcp.c", r"if \(removed\)", "if (0)"),),
+     ("t/bpf/tcp_guard",)),
     # What the sieve lets pass to the programs of bpf/tcp.
     ("a_count_of_each_entry", (("bpf/tcp/egress.bpf.h",
                                 r"sieve_add\(flow_sieve_at\(&conn->flow\), 1\);", ""),),
