@@ -203,7 +203,8 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
     if (l4 + L4_CHECKED > end)
         return XDP_PASS;
     text = LOAD32(l4 + L4_TEXT);
-    if (!text_is_spoken(text, slot))
+    tcp->kind = text_kind(text);
+    if (tcp->segment.n < REQUEST_LEAST || tcp->kind == HEAD_FOREIGN || !text_is_spoken(text, slot))
         return tcp_xdp_pass(tcp, PASS_TCP_COMMAND);
     tcp->boundary = READ_ONCE(slot->boundary);
     read_barrier();
@@ -219,7 +220,6 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
     scratch->ntext = tcp->segment.n;
     scratch->saved.back = conn->mac;
     headers_save(&scratch->saved, data, ip, offsets, SAVED_WORDS(offsets.v6));
-    tcp->kind = text_kind(text);
     return XDP_READY;
 }
 
@@ -237,8 +237,7 @@ static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct scratch *scr
         return XDP_PASS;
     segment_read(&tcp->segment, ip, l4, end, offsets.v6, ip_bytes(offsets.v6),
                  ip_length(ip, offsets.v6), 1);
-    if (!tcp->segment.n || tcp->segment.flags & (TCP_SYN | TCP_RST) ||
-        (tcp->segment.no_options && text_is_foreign(&tcp->segment, l4 + L4_TEXT, end)))
+    if (!tcp->segment.n || tcp->segment.flags & (TCP_SYN | TCP_RST))
         return XDP_PASS;
     segment_flow(&tcp->segment.flow, ip, l4, offsets.v6, 1);
     conn = conn_find(&tcp->segment.flow);
