@@ -87,13 +87,12 @@ __attribute__((noinline)) int tcp_xdp_lookup(struct xdp_md *ctx, const struct mc
                                   : PASS_TCP_LOOKUP;
 }
 
-/* Answers a request, which seems to be of tcp->kind, or passes it. */
+/* Answers a request, which seems to be of this kind, or passes it. */
 static __always_inline int tcp_xdp_answer(struct xdp_md *ctx, struct scratch *scratch,
                                           struct segment_scratch *tcp, struct mc_tcp_conn *conn,
-                                          struct mc_tcp_slot *slot)
+                                          struct mc_tcp_slot *slot, enum verdict kind)
 {
     u64 before = scratch->nframe, nframe;
-    u32 kind = READ_ONCE(tcp->kind);
     enum verdict rc;
     int grown, undo;
 
@@ -184,7 +183,7 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
                                            struct mc_tcp_slot *slot, struct offsets offsets)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *l4;
-    enum verdict rc;
+    enum verdict rc, kind;
     int verdict;
     u32 text;
 
@@ -203,8 +202,8 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
     if (l4 + L4_CHECKED > end)
         return XDP_PASS;
     text = LOAD32(l4 + L4_TEXT);
-    tcp->kind = text_kind(text);
-    if (tcp->segment.n < REQUEST_LEAST || tcp->kind == HEAD_FOREIGN || !text_is_spoken(text, slot))
+    kind = text_kind(text);
+    if (tcp->segment.n < REQUEST_LEAST || kind == HEAD_FOREIGN || !text_is_spoken(text, slot))
         return tcp_xdp_pass(tcp, PASS_TCP_COMMAND);
     tcp->boundary = READ_ONCE(slot->boundary);
     read_barrier();
@@ -220,7 +219,7 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
     scratch->ntext = tcp->segment.n;
     scratch->saved.back = conn->mac;
     headers_save(&scratch->saved, data, ip, offsets, SAVED_WORDS(offsets.v6));
-    return XDP_READY;
+    return tcp_xdp_answer(ctx, scratch, tcp, conn, slot, kind);
 }
 
 static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct scratch *scratch,
@@ -258,7 +257,6 @@ int mc_tcp_xdp(struct xdp_md *ctx)
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
     struct mc_tcp_conn *conn = NULL;
-    struct mc_tcp_slot *slot;
     int verdict = XDP_PASS;
 
     if (!tcp || !scratch || data + ETH_HLEN + IP4_BYTES > end)
@@ -268,10 +266,6 @@ int mc_tcp_xdp(struct xdp_md *ctx)
         verdict = tcp_xdp_frame(ctx, scratch, tcp, &conn, OFFSETS(0, 0));
     else if (LOAD16(data + 12) == bpf_htons(ETH_P_IPV6))
         verdict = tcp_xdp_frame(ctx, scratch, tcp, &conn, OFFSETS(0, 1));
-    if (verdict == XDP_READY) {
-        slot = conn_slot(conn);
-        verdict = slot ? tcp_xdp_answer(ctx, scratch, tcp, conn, slot) : XDP_PASS;
-    }
     if (unlikely(READ_ONCE(tcp->unstamped)) && verdict != XDP_DROP &&
         !tcp_xdp_narrow(ctx, verdict == XDP_TX))
         return XDP_DROP;
