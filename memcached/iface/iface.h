@@ -53,6 +53,7 @@ struct iface_view {
     unsigned int n4, n6, nmacs, nvlans; /* of struct mc_local, */
     size_t left_out;                    /* addresses that did not fit there */
     bool tcp_open; /* nothing is answered over TCP: segments could leave without the programs */
+    unsigned int ntcp_opened; /* how often that began */
 };
 
 #endif

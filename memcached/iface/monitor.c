@@ -80,6 +80,7 @@ struct monitor {
     time_t tcp_swept;                /* time of the last loader_sweep_tcp */
     size_t left_out;
     int open;               /* the interface for which nothing is answered over TCP; 0: none */
+    unsigned int nopened;   /* how often that was another, or the first */
     int besides[IFACE_MAX]; /* the interfaces that update_besides has named */
     size_t nbesides;
     bool routes_stale;  /* hostnet's routes, */
@@ -274,6 +275,7 @@ static void update_open(struct monitor *monitor)
     open = loader_tcp_is_guarded(monitor->loader) ? NULL : hostnet_open_way(&monitor->hostnet);
     index = open ? open->ifindex : 0;
     __atomic_store_n(&loader_control(monitor->loader)->tcp_bypass, index != 0, __ATOMIC_RELAXED);
+    monitor->nopened += open && index != monitor->open;
     if (open && index != monitor->open)
         log_write("bmc: there is no guard on what leaves over TCP, and segments may leave by %s, "
                   "which has no kernel programs: the kernel answers nothing over TCP, unless you "
@@ -635,6 +637,7 @@ static void update_view(struct monitor *monitor)
                               .nvlans = monitor->local.nvlans,
                               .left_out = monitor->left_out,
                               .tcp_open = monitor->open != 0,
+                              .ntcp_opened = monitor->nopened,
                               .ninterfaces = (unsigned int)monitor->nwatched};
     size_t i;
 

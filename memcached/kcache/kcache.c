@@ -30,8 +30,9 @@ struct kcache {
     struct lease lease;
     struct guard guard;
     bool answers_tcp;
-    struct tcp tcp;        /* if so */
-    unsigned int nwithout; /* interfaces that had no programs a second ago */
+    struct tcp tcp;           /* if so */
+    unsigned int nwithout;    /* interfaces that had no programs a second ago */
+    unsigned int ntcp_opened; /* of the view a second ago */
     struct rings rings;
     struct monitor *monitor;      /* NULL: nothing is attached */
     pthread_mutex_t lock;         /* of baseline and guard */
@@ -257,10 +258,10 @@ static void look_at_interfaces(struct kcache *kcache)
     kcache_look(kcache, &view);
     for (i = 0; i < view.ninterfaces; i++)
         n += view.interfaces[i].state > IFACE_DOWN;
-    n += view.tcp_open;
-    if (n > kcache->nwithout)
+    if (n > kcache->nwithout || view.ntcp_opened != kcache->ntcp_opened)
         boundaries_undo_all(&kcache->tcp.boundaries, UNDO_DETACHED);
     kcache->nwithout = n;
+    kcache->ntcp_opened = view.ntcp_opened;
 }
 
 void kcache_renew_lease(struct kcache *kcache)

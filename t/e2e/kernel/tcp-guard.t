@@ -188,8 +188,8 @@ def a_reply_is_held_while_its_socket_is_replaced():
                 before, dropped = undone(m), count(m, "tcp_dropped")
                 p.hold()
                 p.get(SIZES[0])
-                server.wait_for(p.is_held)
-                server.wait_for(lambda: undone(m) > before)
+                tap.ok(server.wait_for(p.is_held), name + ": what the server sends is held")
+                tap.ok(server.wait_for(lambda: undone(m) > before), name + ": it is undone")
                 p.move(0)
                 ends = p.read()
                 tap.ok(not p.wrong and ends and p.has_all(),
@@ -269,16 +269,16 @@ def only_where_all_have_the_programs(m):
     tap.is_([count(m, "tcp_bypass"), answers(m)], [1, 0], "the kernel answers nothing over TCP")
     tap.is_(count(m, "tcp_connections"), before, "and follows no connection")
     netns.ip("link set sv1 down", m.pair.server)
-    server.wait_for(lambda: not count(m, "tcp_bypass"))
-    tap.ok(answers(m), "with that down it answers")
+    tap.ok(server.wait_for(lambda: not count(m, "tcp_bypass")) and answers(m),
+           "with that down it answers")
     with contextlib.closing(Client(m, stamped=False)) as p:
         tap.ok(not p.is_answered(), "but never without timestamps")
     with contextlib.closing(Client(m)) as p:
         tap.ok(p.is_answered(), "also one that reads by hand")
         before = undone(m)
         netns.ip("link set sv1 up", m.pair.server)
-        server.wait_for(lambda: undone(m) > before)
-        tap.is_([count(m, "tcp_bypass"), answers(m)], [1, 0], "when that is up again it does not")
+        tap.ok(server.wait_for(lambda: undone(m) > before), "when that is up again it is undone")
+        tap.is_([count(m, "tcp_bypass"), answers(m)], [1, 0], "and the kernel answers nothing")
         p.get(SIZES[0])
         tap.ok(p.read() and p.has_all() and not p.wrong, "the connection goes on")
 
@@ -291,7 +291,7 @@ def another_process_detaches_the_guard():
             tap.ok(p.is_answered(), "also one that reads by hand")
             before = undone(m)
             detach_guard(m)
-            server.wait_for(lambda: undone(m) > before)
+            tap.ok(server.wait_for(lambda: undone(m) > before), "without the guard it is undone")
             p.get(SIZES[0])
             tap.ok(p.read() and p.has_all() and not p.wrong, "the connection goes on")
         tap.is_(m.server.log().count("another process has detached the guard"), 1,
