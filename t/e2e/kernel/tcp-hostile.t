@@ -78,6 +78,7 @@ class Machines(asking.Machines):
 
 
 PLACES = 1 << 12 # MC_TCP_RTX_MAX
+COMMON = PLACES // 2 # MC_TCP_RTX_COMMON
 NATIVE, TC = Machines(None, "-c", 2 * PLACES), Machines("tc", "-c", 2 * PLACES)
 each_mode = asking.each_mode(NATIVE, TC)
 
@@ -528,38 +529,55 @@ def bytes_that_change(m):
         goes_on(p, "behind them", MIXED)
 
 
-def with_own_reply(m, name):
-    """A peer with an outstanding reply of its own: (peer, request, reply, whether all
-    was right)."""
+def followed(m, name):
+    """A peer whose connection has a slot, with what it will ask and get: (peer, request, reply)."""
     text = name * 40
     m.tcp.set(name, text)
     p = segments.Peer(m, next(ports))
-    request, want = b"get %s\r\n" % name, asking.kernel.answer((name, text))
-    right = all([p.ask(*MISS) == MISS[1] for _ in range(3)])
-    p.push(request)
-    right &= p.read(len(want), acknowledge=False) == want
-    return p, request, want, right
+    if not all(p.ask(*MISS) == MISS[1] for _ in range(3)):
+        raise RuntimeError("a miss is none")
+    return p, b"get %s\r\n" % name, asking.kernel.answer((name, text))
+
+
+def take_slots(m, n):
+    """As many slots are taken, and given back."""
+    with contextlib.ExitStack() as stack:
+        taking = [stack.enter_context(socket.create_connection((m.pair.address(), m.server.port),
+                                                               asking.SECONDS)) for _ in range(n)]
+        for _ in range(2): # with its second get a connection has one
+            for sock in taking:
+                sock.sendall(MISS[0])
+            for sock in taking:
+                sock.recv(100)
+        for sock in taking:
+            sock.setsockopt(*asking.RESET)
 
 
 @each_mode
 def replies_of_many(m):
     """Each has one of the kernel's replies outstanding, and asks for it again; some in the place of
-    another: slots that are PLACES apart have the same."""
+    another: slots that are COMMON apart have the same."""
     first, then = ([b"%s%02d" % (of, i) for i in range(n)]
                    for of, n in ((b"own", 10), (b"new", 20)))
     with contextlib.ExitStack() as stack:
-        found = [with_own_reply(m, name) for name in first]
-        for _ in range(PLACES - 15):
-            passing = socket.create_connection((m.pair.address(), m.server.port), asking.SECONDS)
-            passing.setsockopt(*asking.RESET)
-            passing.close()
-        found += [with_own_reply(m, name) for name in then]
+        found = [followed(m, name) for name in first]
+        take_slots(m, COMMON - 15)
+        for p, *_ in found:
+            p.wire.packets() # or each would read all of those while replies wait
+        found += [followed(m, name) for name in then]
         for p, *_ in found:
             stack.enter_context(contextlib.closing(p))
+        before = m.counts()["tcp_answered"]
+        for p, request, want in found:
+            p.push(request)
+            if p.read(len(want), acknowledge=False) != want:
+                raise RuntimeError("no reply to %r" % request)
+        tap.is_(m.counts()["tcp_answered"] - before, len(found), "%s: the kernel answers each" %
+                m.by())
         for name in first + then:
             m.tcp.set(name, b"other")
-        wrong = next((request for p, request, want, right in found
-                      if not right or not has_again(p, request, want)), None)
+        wrong = next((request for p, request, want in found if not has_again(p, request, want)),
+                     None)
         tap.is_(wrong, None, "%s: each gets its own once more, as it was" % m.by())
         tap.is_(m.counts()["tcp_pass_kept"], 0, "there was room for all")
 
