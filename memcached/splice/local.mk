@@ -3,6 +3,7 @@ splice_srcs =
 if ENABLE_BMC
 splice_srcs += memcached/splice/swap.c memcached/splice/swap.h
 splice_srcs += memcached/splice/repair.h
+splice_srcs += memcached/splice/conntrack.c memcached/splice/conntrack.h
 splice_srcs += memcached/splice/reset.c memcached/splice/reset.h
 splice_srcs += memcached/splice/trial.c memcached/splice/trial.h
 splice_srcs += memcached/splice/message.c memcached/splice/message.h

@@ -18,6 +18,7 @@
 
 #include "base/credentials.h"
 #include "base/thread.h"
+#include "splice/conntrack.h"
 #include "splice/message.h"
 #include "splice/reset.h"
 #include "splice/swap.h"
@@ -26,11 +27,20 @@
 
 enum { LARGE_BYTES = 1 << 17 /* from which on memory goes back to Linux when it is freed */ };
 
+/* A thread of the server. */
+struct served {
+    pthread_t thread;
+    const struct undo_kernel *kernel;
+    struct conntrack conntrack;
+    int channel;
+};
+
 /* --- one connection --------------------------------------------------------------------------- */
 
 struct connection {
     struct swap_entry calls;
     const struct undo_kernel *kernel;
+    struct conntrack *conntrack;
     struct mc_tcp_flow flow;
     struct mc_tcp_tag tag;
     uint64_t cookie;
@@ -65,6 +75,8 @@ static int freeze_entry(struct connection *connection, struct mc_tcp_conn *conn)
         rc = -EPERM;
     if (rc)
         thaw(&connection->calls);
+    else
+        conntrack_be_liberal(connection->conntrack, &connection->flow);
     return rc;
 }
 
@@ -112,11 +124,14 @@ static struct message_reply reply_of(enum swap_result result, const struct swapp
 }
 
 /* *new: the socket, or -1. */
-static struct message_reply undo(const struct undo_kernel *kernel, int socket,
-                                 const struct mc_tcp_tag *tag, int *new)
+static struct message_reply undo(struct served *served, int socket, const struct mc_tcp_tag *tag,
+                                 int *new)
 {
-    struct connection connection = {{freeze, remove_entry, thaw}, .kernel = kernel, .tag = *tag};
-    const struct swap_plan plan = {.entry = &connection.calls, .filter = kernel->filter};
+    struct connection connection = {{freeze, remove_entry, thaw},
+                                    .kernel = served->kernel,
+                                    .conntrack = &served->conntrack,
+                                    .tag = *tag};
+    const struct swap_plan plan = {.entry = &connection.calls, .filter = served->kernel->filter};
     struct swapped swapped = {.fd = -1, .step = SWAP_NONE, .error = -check(&connection, socket)};
     enum swap_result result = SWAP_FAILED;
 
@@ -141,30 +156,30 @@ static int take_numbers(struct connection *connection, struct entry_numbers *out
     return rc;
 }
 
-static struct message_reply reset(const struct undo_kernel *kernel, int socket,
-                                  const struct mc_tcp_tag *tag)
+static struct message_reply reset(struct served *served, int socket, const struct mc_tcp_tag *tag)
 {
-    struct connection connection = {.kernel = kernel, .tag = *tag};
+    struct connection connection = {
+        .kernel = served->kernel, .conntrack = &served->conntrack, .tag = *tag};
     struct entry_numbers numbers;
     int rc = check(&connection, socket);
 
     rc = rc ? rc : take_numbers(&connection, &numbers);
     if (!rc) {
-        entry_unguard(&kernel->entries, socket);
+        entry_unguard(&served->kernel->entries, socket);
         rc = reset_as(socket, &numbers);
     }
     return (struct message_reply){.result = rc ? UNDO_FAILED : UNDO_DONE, .error = -rc};
 }
 
 /* What a thread of the server asks for. *new: a socket to go with the reply, or -1. */
-static struct message_reply execute(const struct undo_kernel *kernel, int socket,
+static struct message_reply execute(struct served *served, int socket,
                                     const struct message_request *request, int *new)
 {
     switch (request->what) {
     case MESSAGE_UNDO:
-        return undo(kernel, socket, &request->tag, new);
+        return undo(served, socket, &request->tag, new);
     case MESSAGE_RESET:
-        return reset(kernel, socket, &request->tag);
+        return reset(served, socket, &request->tag);
     default:
         return (struct message_reply){.result = UNDO_FAILED, .error = EBADMSG};
     }
@@ -172,19 +187,13 @@ static struct message_reply execute(const struct undo_kernel *kernel, int socket
 
 /* --- one thread of the server ----------------------------------------------------------------- */
 
-struct served {
-    pthread_t thread;
-    const struct undo_kernel *kernel;
-    int channel;
-};
-
 /*
  * The old socket is closed before the reply, so that the server's descriptor is its last: else its
  * events would go on. A new one that the server does not take is reset, and not left open.
  */
 static void *serve(void *context)
 {
-    const struct served *served = context;
+    struct served *served = context;
     struct message_request request;
     struct message_reply reply;
     int old, new, rc;
@@ -196,7 +205,7 @@ static void *serve(void *context)
         new = -1;
         reply = (struct message_reply){.result = UNDO_FAILED, .step = SWAP_NONE, .error = -rc};
         if (!rc)
-            reply = execute(served->kernel, old, &request, &new);
+            reply = execute(served, old, &request, &new);
         if (old >= 0)
             close(old);
         rc = message_send(served->channel, &reply, sizeof(reply), new);

@@ -234,6 +234,12 @@ TCP_MUTANTS = (
                                    "acked = swap->conn.snd_una;"),), ("t/unit/splice_swap",)),
     ("unseen_requests", (("bpf/tcp/lost.bpf.h", r"conn->rcv_nxt = end;", ";"),),
      ("t/bpf/tcp_undo",)),
+    ("numbers_that_netfilter_knows", (("memcached/splice/process.c",
+                                       r"else\s+conntrack_be_liberal\([^;]*;", ""),),
+     ("t/unit/splice_undo",)),
+    ("resets_behind_2_gb", (("memcached/splice/conntrack.c",
+                             r"_LIBERAL \| IP_CT_TCP_FLAG_MAXACK_SET", "_LIBERAL"),),
+     ("t/unit/splice_undo",)),
     ("heard_without_queues", (("memcached/splice/swap.c", r"restore_options\(swap\);\s+"
                                r"rc = (rc \? rc : restore_queues\(swap\);)\s+rc = (rc \? rc : )"
                                r"restore_window\(swap\);\s+return rc \? rc : hear\(swap\);",

@@ -359,6 +359,15 @@ static void what_is_kept_for_others_is_not_sent(const struct test *test)
 
 /* --- what it resets --------------------------------------------------------------------------- */
 
+static bool hears_reset(int fd)
+{
+    struct pollfd poll_on = {fd, POLLIN, 0};
+    char byte;
+
+    return poll(&poll_on, 1, PAIR_PATIENCE_MS) > 0 && recv(fd, &byte, 1, 0) < 0 &&
+           errno == ECONNRESET;
+}
+
 /* Whether a connection's client, with these numbers and replies, is reset. */
 static bool is_reset(const struct test *test, const struct mc_tcp_slot *slot, uint32_t nreply,
                      uint32_t unseen)
@@ -367,7 +376,6 @@ static bool is_reset(const struct test *test, const struct mc_tcp_slot *slot, ui
     struct mc_tcp_conn conn = make_entry(pair.server, tag);
     const struct mc_tcp_delta delta = {.rx = 300, .tx = 5000, .nreply = nreply};
     uint32_t at = tag.slot;
-    char byte;
     bool reset;
 
     conn.delta = delta;
@@ -376,9 +384,7 @@ static bool is_reset(const struct test *test, const struct mc_tcp_slot *slot, ui
     bpf_map_update_elem(test->kernel.entries.slots, &at, slot, BPF_ANY);
     move_client(&pair, delta.tx - unseen, delta.rx);
     reset = undo_reset(test->undo, pair.server, tag) && lock_of(test, &conn) == -1 &&
-            poll(&(struct pollfd){pair.client, POLLIN, 0}, 1, PAIR_PATIENCE_MS) > 0 &&
-            recv(pair.client, &byte, 1, 0) < 0 && errno == ECONNRESET &&
-            send(pair.server, "", 1, MSG_NOSIGNAL) < 0;
+            hears_reset(pair.client) && send(pair.server, "", 1, MSG_NOSIGNAL) < 0;
     close_again(&pair);
     return reset;
 }
@@ -389,6 +395,54 @@ static void connections_are_reset(const struct test *test)
 
     ok(is_reset(test, &none, 0, 0), "a connection is reset with the numbers of the wire");
     ok(is_reset(test, &none, KEPT, KEPT), "one whose client has not seen the last reply, too");
+}
+
+/* --- netfilter -------------------------------------------------------------------------------- */
+
+#define STRICT(hook)                                                                               \
+    "add chain inet t " hook " { type filter hook " hook " priority 0; };"                         \
+    "add rule inet t " hook " ct state invalid drop;"
+
+/* A connection on which the kernel has answered with so many bytes, as netfilter has seen it. */
+static struct pair undone_pair(const struct test *test, uint32_t n)
+{
+    struct pair pair = connect_again(test);
+    struct mc_tcp_conn conn;
+
+    pair_works(&pair);
+    pair_deafen(pair.client);
+    conn = make_entry(pair.server, tag);
+    conn.delta = (struct mc_tcp_delta){.rx = n, .tx = n};
+    if (undo_pair(test, &pair, &conn) != UNDO_DONE)
+        diag("a connection is not undone");
+    move_client(&pair, n, n);
+    return pair;
+}
+
+/* Of which it knows others. */
+static void netfilter_drops_no_numbers(const struct test *test)
+{
+    const struct mc_tcp_slot none = {.generation = tag.generation};
+    static const uint32_t answered[] = {5000, 3u << 30};
+    struct pair pair;
+    size_t i;
+
+    if (system("nft 'add table inet t;" STRICT("input") STRICT("output") "'"))
+        diag("nft does not run");
+    for (i = 0; i < COUNT(answered); i++) {
+        pair = undone_pair(test, answered[i]);
+        ok(pair_works(&pair), "netfilter lets numbers through that are %u ahead", answered[i]);
+        swap_reset(pair.client);
+        ok(hears_reset(pair.server), "and a client's reset");
+        close(pair.server);
+        pair = undone_pair(test, answered[i]);
+        swap_reset(pair.server);
+        ok(hears_reset(pair.client), "and the server's");
+        close(pair.client);
+    }
+    ok(is_reset(test, &none, 0, 0), "and the reset of one that cannot be given back");
+    if (system("nft delete table inet t"))
+        diag("nft does not run");
 }
 
 /* --- what it refuses -------------------------------------------------------------------------- */
@@ -784,6 +838,7 @@ int main(void)
     what_was_kept_is_sent_again(&test);
     what_is_kept_for_others_is_not_sent(&test);
     connections_are_reset(&test);
+    netfilter_drops_no_numbers(&test);
     other_descriptors_are_refused(&test);
     connections_of_others_are_refused(&test);
     entries_of_others_are_refused(&test);
