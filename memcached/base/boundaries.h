@@ -50,6 +50,11 @@ struct boundaries {
      */
     bool (*is_lost)(struct boundaries *, struct mc_tcp_slot *slot, int socket);
     /*
+     * Has netfilter let segments through that take such a way, so that this is noticed. Once is
+     * enough when it returns true.
+     */
+    bool (*announce)(struct boundaries *, struct mc_tcp_slot *slot, int socket);
+    /*
      * Makes another socket, with the numbers that the client knows, so that no segment of the
      * connection needs translation. The caller closes the first, and takes the slot back.
      */

@@ -146,6 +146,19 @@ static struct mc_tcp_tag tag_of(const struct tcp *tcp, const struct mc_tcp_slot 
     return (struct mc_tcp_tag){(uint32_t)(slot - tcp->slots.memory), slot->generation};
 }
 
+static bool announce(struct boundaries *boundaries, struct mc_tcp_slot *slot, int socket)
+{
+    struct tcp *tcp = (struct tcp *)boundaries;
+    int64_t now = seconds();
+
+    if (!tcp->undo || now < __atomic_load_n(&tcp->unasked, __ATOMIC_RELAXED))
+        return false;
+    if (undo_announce(tcp->undo, socket, tag_of(tcp, slot)))
+        return true;
+    __atomic_store_n(&tcp->unasked, now + 1, __ATOMIC_RELAXED);
+    return false;
+}
+
 static enum undo_result undo(struct boundaries *boundaries, struct mc_tcp_slot *slot, int socket,
                              enum undo_reason reason, struct undone *out)
 {
@@ -194,6 +207,7 @@ int tcp_init(struct tcp *tcp, struct loader *loader, uint32_t n, uint32_t refres
                                        .close = close_slot,
                                        .release = release_slot,
                                        .is_lost = is_lost,
+                                       .announce = announce,
                                        .undo = undo,
                                        .reset = reset,
                                        .count_lost = count_lost,

@@ -29,6 +29,7 @@ struct tcp {
     bool lost;    /* a connection was reset because it was lost, which is logged once; atomic */
     uint64_t nundone[UNDO_REASONS], nresets; /* connections; atomic */
     uint64_t nreleased, nrefreshed;          /* atomic */
+    int64_t unasked;  /* until when netfilter, which tracks nothing, is not asked, in s; atomic */
     int64_t reported; /* when the log was last told that one was undone, in s; atomic */
 };
 

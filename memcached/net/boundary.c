@@ -18,6 +18,7 @@ static void open_slot(struct boundary *boundary, struct boundaries *boundaries, 
     boundary->answered = boundary->seen = 0;
     boundary->nwaits = boundary->npasses = 0;
     boundary->since = now;
+    boundary->announced = false;
     if (boundary->slot)
         socket_set_reset(fd, true);
 }
@@ -70,6 +71,12 @@ void boundary_refresh(struct boundary *boundary, struct boundaries *boundaries, 
     boundary->seen = boundary->answered;
     boundary->npasses = 0;
     boundaries->count_refresh(boundaries);
+}
+
+void boundary_announce(struct boundary *boundary, struct boundaries *boundaries, int fd)
+{
+    if (!boundary->announced && boundary_is_used(boundary))
+        boundary->announced = boundaries->announce(boundaries, boundary->slot, fd);
 }
 
 void boundary_close(struct boundary *boundary, struct boundaries *boundaries, int fd)

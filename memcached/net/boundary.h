@@ -28,6 +28,7 @@ struct boundary {
     bool shown;      /* the kernel may answer on the connection */
     uint32_t nlater; /* times in a row that it could not be undone yet, and */
     uint32_t retry;  /* at which of the worker's looks it may next */
+    bool announced;  /* to netfilter */
     bool one_of_all; /* boundaries_undo_all means it as well, and it was not undone yet */
 };
 
@@ -68,6 +69,11 @@ void boundary_park(struct boundary *boundary, rel_time now);
  * get to the server if the kernel has answered all for as long as the `refresh` of `boundaries`.
  */
 void boundary_refresh(struct boundary *boundary, struct boundaries *boundaries, rel_time now);
+/*
+ * To be called as often while the kernel answers nothing. A client whose segments netfilter drops
+ * is silent as well.
+ */
+void boundary_announce(struct boundary *boundary, struct boundaries *boundaries, int fd);
 /* Gives the slot back: the kernel has answered nothing on the connection. */
 void boundary_close(struct boundary *boundary, struct boundaries *boundaries, int fd);
 /* Whether segments of the connection have taken a way without the programs for too long. */

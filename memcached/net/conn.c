@@ -281,11 +281,16 @@ static void undo(struct conn *conn, rel_time now, enum undo_reason reason)
 /* Closes the connection if it has been idle for too long. */
 static void look(struct conn *conn, rel_time now)
 {
-    if (boundary_answered(&conn->boundary))
+    struct boundaries *boundaries = conn->worker->config->boundaries;
+
+    if (boundary_answered(&conn->boundary)) {
         endpoint_used(&conn->endpoint, now);
-    else if (boundary_waits(&conn->boundary))
-        socket_probe(fd_of(conn), &conn->keepalive);
-    boundary_refresh(&conn->boundary, conn->worker->config->boundaries, now);
+    } else {
+        boundary_announce(&conn->boundary, boundaries, fd_of(conn));
+        if (boundary_waits(&conn->boundary))
+            socket_probe(fd_of(conn), &conn->keepalive);
+    }
+    boundary_refresh(&conn->boundary, boundaries, now);
     if (!conn->boundary.nwaits)
         socket_calm(fd_of(conn), &conn->keepalive);
     if (is_idle(conn, now)) {

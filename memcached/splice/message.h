@@ -12,7 +12,7 @@
 
 #include "bpf/shared/tcp.h"
 
-enum message_what { MESSAGE_UNDO, MESSAGE_RESET };
+enum message_what { MESSAGE_UNDO, MESSAGE_RESET, MESSAGE_ANNOUNCE };
 
 struct message_request {
     uint32_t what; /* enum message_what */

@@ -171,6 +171,18 @@ static struct message_reply reset(struct served *served, int socket, const struc
     return (struct message_reply){.result = rc ? UNDO_FAILED : UNDO_DONE, .error = -rc};
 }
 
+static struct message_reply announce(struct served *served, int socket)
+{
+    struct connection connection = {.kernel = served->kernel};
+    int rc = check(&connection, socket);
+
+    if (rc)
+        return (struct message_reply){.result = UNDO_FAILED, .error = -rc};
+    return (struct message_reply){
+        .result =
+            conntrack_be_liberal(&served->conntrack, &connection.flow) ? UNDO_DONE : UNDO_NOT_NOW};
+}
+
 /* What a thread of the server asks for. *new: a socket to go with the reply, or -1. */
 static struct message_reply execute(struct served *served, int socket,
                                     const struct message_request *request, int *new)
@@ -180,6 +192,8 @@ static struct message_reply execute(struct served *served, int socket,
         return undo(served, socket, &request->tag, new);
     case MESSAGE_RESET:
         return reset(served, socket, &request->tag);
+    case MESSAGE_ANNOUNCE:
+        return announce(served, socket);
     default:
         return (struct message_reply){.result = UNDO_FAILED, .error = EBADMSG};
     }

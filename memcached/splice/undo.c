@@ -285,3 +285,11 @@ bool undo_reset(struct undo *undo, int socket, struct mc_tcp_tag tag)
 
     return ask(undo, socket, MESSAGE_RESET, tag, &reply, &fd) == UNDO_DONE;
 }
+
+bool undo_announce(struct undo *undo, int socket, struct mc_tcp_tag tag)
+{
+    struct message_reply reply;
+    int fd;
+
+    return ask(undo, socket, MESSAGE_ANNOUNCE, tag, &reply, &fd) == UNDO_DONE;
+}

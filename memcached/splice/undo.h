@@ -32,7 +32,7 @@ struct undo_kernel {
 /*
  * Starts the undo process as the server's user, and waits until it has swapped a socket on
  * loopback. To be called by the main thread, before others are started and before it gives up its
- * rights; nthreads: how many call undo_socket and undo_reset. 0, or -1 with `error`.
+ * rights; nthreads: how many call those below. 0, or -1 with `error`.
  */
 int undo_start(struct undo **out, const struct undo_kernel *kernel,
                const struct credentials_user *user, unsigned int nthreads, char *error,
@@ -51,6 +51,12 @@ enum undo_result undo_socket(struct undo *undo, int socket, struct mc_tcp_tag ta
  * False: it was not. The caller closes the socket.
  */
 bool undo_reset(struct undo *undo, int socket, struct mc_tcp_tag tag);
+/*
+ * The kernel has answered on the connection: what comes for it by a way without the programs has
+ * other numbers than netfilter knows. It is to let that through to the socket, where it is noticed
+ * (splice/conntrack.h). False: netfilter tracks no connection, or not now.
+ */
+bool undo_announce(struct undo *undo, int socket, struct mc_tcp_tag tag);
 /* Whether the process does not count as dead. NULL: false. */
 bool undo_lives(const struct undo *undo);
 

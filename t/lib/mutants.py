@@ -236,10 +236,13 @@ TCP_MUTANTS = (
      ("t/bpf/tcp_undo",)),
     ("numbers_that_netfilter_knows", (("memcached/splice/process.c",
                                        r"else\s+conntrack_be_liberal\([^;]*;", ""),),
-     ("t/unit/splice_undo",)),
+     ("t/unit/splice_undo",), ("t/e2e/kernel/tcp-undone.t", "conntrack_calls_segments_invalid")),
     ("resets_behind_2_gb", (("memcached/splice/conntrack.c",
                              r"_LIBERAL \| IP_CT_TCP_FLAG_MAXACK_SET", "_LIBERAL"),),
      ("t/unit/splice_undo",)),
+    ("not_announced", (("memcached/net/conn.c", r"boundary_announce\([^;]*;", ""),),
+     ("t/unit/net_boundaries",),
+     ("t/e2e/kernel/tcp-undone.t", "conntrack_calls_segments_invalid")),
     ("heard_without_queues", (("memcached/splice/swap.c", r"restore_options\(swap\);\s+"
                                r"rc = (rc \? rc : restore_queues\(swap\);)\s+rc = (rc \? rc : )"
                                r"restore_window\(swap\);\s+return rc \? rc : hear\(swap\);",

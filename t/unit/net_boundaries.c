@@ -30,8 +30,8 @@ struct one_slot {
     struct boundaries boundaries;
     struct mc_tcp_slot slot;
     int socket;
-    bool open, refuses, releases, lost, forgotten;
-    unsigned int nlost, nasked, nopened, nreleased, nrefreshed;
+    bool open, refuses, releases, lost, forgotten, tracks;
+    unsigned int nlost, nasked, nopened, nreleased, nrefreshed, nannounced;
     enum undo_result result; /* of undo, */
     enum undo_reason reason; /* why it was last called, */
     unsigned int nundo;      /* how often, */
@@ -123,6 +123,12 @@ static void reset(struct boundaries *boundaries, struct mc_tcp_slot *slot, int s
     one->forgotten = one->open && slot == &one->slot && fcntl(socket, F_GETFD) >= 0;
 }
 
+static bool announce(struct boundaries *boundaries, struct mc_tcp_slot *slot, int socket)
+{
+    ((struct one_slot *)boundaries)->nannounced += slot && socket >= 0;
+    return ((struct one_slot *)boundaries)->tracks;
+}
+
 static void count_lost(struct boundaries *boundaries)
 {
     ((struct one_slot *)boundaries)->nlost++;
@@ -202,6 +208,7 @@ static void start(struct host *host, const char *auth_file)
                                                .close = close_slot,
                                                .release = release_slot,
                                                .is_lost = is_lost,
+                                               .announce = announce,
                                                .undo = undo,
                                                .reset = reset,
                                                .count_lost = count_lost,
@@ -621,6 +628,22 @@ static void test_refresh(struct host *host)
     ok(is_here(host), "without `refresh` none is");
 }
 
+static void test_announced(struct host *host)
+{
+    static const unsigned int told[] = {0, 0, 1, 2, 3, 3}; /* by each look */
+    bool right = true;
+
+    accept_followed(host);
+    host->one.nannounced = 0;
+    for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
+        host->one.slot.answered = i > 0;
+        host->one.tracks = i > 3; /* no connection before */
+        conn_check(host->net.worker, 1);
+        right &= host->one.nannounced == told[i];
+    }
+    ok(right, "netfilter is told once of a connection on which the kernel has answered");
+}
+
 static void test_pending(struct host *host)
 {
     accept_followed(host);
@@ -960,6 +983,7 @@ int main(void)
     test_given_up(&host);
     test_undo_is_wanted(&host);
     test_refresh(&host);
+    test_announced(&host);
     test_pending(&host);
     test_blocked(&host);
     test_close(&host);

@@ -21,14 +21,17 @@ from undone import at_home, equally, mid_run
 
 # --- output that stays away ------------------------------------------------------------------
 
-@contextlib.contextmanager
-def firewall(m, *rules):
+def tables(*rules):
     """Rules of the server's machine, in a chain for what comes and one for what leaves."""
     text = "add table inet t;"
     for hook in "input", "output":
         text += "add chain inet t %s { type filter hook %s priority 0; };" % (hook, hook)
-    netns.sh("nft", text + "".join("add rule inet t %s;" % rule for rule in rules),
-             namespace=m.pair.server)
+    return text + "".join("add rule inet t %s;" % rule for rule in rules)
+
+
+@contextlib.contextmanager
+def firewall(m, *rules):
+    netns.sh("nft", tables(*rules), namespace=m.pair.server)
     try:
         yield
     finally:
@@ -215,6 +218,40 @@ def gets_while_dropped(m):
 def a_rule_against_an_established_client():
     equally("gets of a client that a new rule drops", ("stops", None), gets_while_dropped,
             *REFRESH)
+
+
+def strict():
+    """A pair whose server's machine drops what conntrack calls invalid."""
+    pair = netns.Pair(2)
+    netns.sh("nft", tables("input ct state invalid counter drop",
+                           "output ct state invalid counter drop"), namespace=pair.server)
+    return pair
+
+
+def undone_meanwhile(m, load, key):
+    """Until many connections are undone, and have gone on."""
+    done = not m.kernel_path or server.wait_for(
+        lambda: m.count("tcp_undone_" + key) >= load.connections // 4)
+    return done and load.goes_on()
+
+
+@tap.case
+def conntrack_calls_segments_invalid():
+    """What it has seen of a connection until that is undone are other numbers."""
+    def moves(out, into):
+        def happens(m, load):
+            m.move(out, into)
+            return undone_meanwhile(m, load, "lost")
+        return happens
+
+    def off(m, load):
+        return (not m.kernel_path or at_home(m, b"bmc off\r\n") == b"OK\r\n") and \
+            undone_meanwhile(m, load, "off")
+
+    for out, into, name in undone.WAYS:
+        mid_run("what is invalid is dropped, %s take another interface" % name, moves(out, into),
+                pair=strict)
+    mid_run("what is invalid is dropped, off", off, "--odd", 0, pair=strict)
 
 
 # --- programs and interfaces -----------------------------------------------------------------
