@@ -13,7 +13,7 @@ testapp_SOURCES = t/tool/testapp.c
 # The model of gets that are answered in front of a TCP socket.
 unit_tests += t/model/splice
 t_model_splice_SOURCES = t/model/splice.c t/model/splice.h t/model/model.c t/model/model.h \
-    t/model/explore.c t/model/explore.h
+    t/model/kept.h t/model/explore.c t/model/explore.h
 
 # Helpers of the end-to-end tests.
 noinst_PROGRAMS += t/tool/coherence

@@ -59,15 +59,16 @@ int entry_read_kept(const struct entry_access *access, const struct mc_tcp_conn 
                     char text[MC_TCP_RTX_BYTES])
 {
     struct mc_tcp_rtx rtx;
-    uint32_t at = conn->rtx;
+    uint32_t at = conn->rtx, acked;
     int rc = bpf_map_lookup_elem(access->kept, &at, &rtx);
 
     if (rc)
         return rc;
-    if (rtx.owner != mc_tcp_rtx_owner(conn->delta.reply, conn->slot, conn->generation) ||
-        rtx.n != conn->delta.nreply || rtx.n > MC_TCP_RTX_BYTES)
+    acked = conn->delta.reply - rtx.start;
+    if (rtx.owner != mc_tcp_rtx_owner(conn->last, conn->slot, conn->generation) ||
+        rtx.n > MC_TCP_RTX_BYTES || acked > rtx.n || rtx.n - acked != conn->delta.nreply)
         return -EBADMSG;
-    memcpy(text, rtx.text, rtx.n);
+    memcpy(text, rtx.text + acked, rtx.n - acked);
     return 0;
 }
 

@@ -38,7 +38,7 @@ int entry_order(int program, const struct mc_tcp_flow *flow, const struct mc_tcp
 /* Reads an entry that is frozen. 0 or -errno. */
 int entry_read(const struct entry_access *access, const struct mc_tcp_flow *flow,
                struct mc_tcp_conn *conn);
-/* Reads the text of its outstanding reply, conn->delta.nreply bytes. 0 or -errno. */
+/* Reads the text of its outstanding replies, conn->delta.nreply bytes. 0 or -errno. */
 int entry_read_kept(const struct entry_access *access, const struct mc_tcp_conn *conn,
                     char text[MC_TCP_RTX_BYTES]);
 /* The numbers of an entry that is frozen. 0 or -errno. */

@@ -142,8 +142,10 @@ enum {
 };
 
 /*
- * How numbers are translated: what the socket did not see, and the outstanding reply, where its
- * request and it began (wire) and their bytes. nreply: 0: there is none, and the last ended there.
+ * How numbers are translated: what the socket did not see, and the outstanding replies, which
+ * follow each other, as do their requests: where these and those begin (wire), and their bytes.
+ * nreply: 0: there is none, and the last ended where `reply` is. What the client has acknowledged of the replies is none of them; the
+ * requests may begin with some whose replies are acknowledged.
  */
 struct mc_tcp_delta {
     __u32 rx, tx;
@@ -157,8 +159,12 @@ struct mc_tcp_delta {
  * remove (struct mc_tcp_order). The kernel adds the key and 56 bytes, and takes an object of 256:
  * one of 192 would hold 128 bytes of these.
  *
- * retransmits             how often the outstanding reply was sent again, as far as
+ * retransmits             how often the outstanding replies were sent again, as far as
  *                         MC_TCP_RETRANSMITS
+ * last                    where the last outstanding reply begins (wire)
+ * mark_request, _reply    where the request of one that is not the first begins, and this one
+ *                         (wire); none, if that is not behind delta.reply
+ * again                   where the outstanding replies ended when they were last sent again
  * irs, iss                the sequence numbers of the client's and of the server's first byte: the
  *                         initial ones plus 1
  * rcv_nxt                 end of the client's bytes that the socket was or will be given
@@ -175,7 +181,7 @@ struct mc_tcp_delta {
  * ifindex, vlan, mac      by which interface, with which tag (0: none), and to which MAC address,
  *                         the server's segments leave; as of struct mc_local. XDP answers none with
  *                         a tag
- * rtx                     where in the pool the outstanding reply's text is
+ * rtx                     where in the pool the outstanding replies' text is
  * flow                    whose entry it is; never changes
  * cookie                  of the connection's socket; never changes. 0: any may send for it, for
  *                         tests
@@ -186,6 +192,7 @@ struct mc_tcp_conn {
     __u8 retransmits;
     __u8 snd_wscale, rcv_wscale;
     struct mc_tcp_delta delta;
+    __u32 last, mark_request, mark_reply, again;
     __u32 irs, iss;
     __u32 rcv_nxt, snd_una, snd_nxt, last_ack_sent, born;
     __u32 tsval, client_ts;
@@ -199,7 +206,7 @@ struct mc_tcp_conn {
     struct mc_tcp_flow flow;
     __u64 cookie;
 };
-_Static_assert(sizeof(struct mc_tcp_conn) == 144, "as doc/kernel-path/tcp.md says");
+_Static_assert(sizeof(struct mc_tcp_conn) == 160, "as doc/kernel-path/tcp.md says");
 
 /*
  * What the server has done to an entry: what it gives the program mc_tcp_order as a packet. link:
@@ -207,7 +214,7 @@ _Static_assert(sizeof(struct mc_tcp_conn) == 144, "as doc/kernel-path/tcp.md say
  *
  * While an entry is frozen no program changes it, and all drop the segments of its flow but those
  * that another socket than its own sends: so the server can read it, and the place of its
- * outstanding reply in mc_tcp_rtx, and put another socket in the place of its own.
+ * outstanding replies in mc_tcp_rtx, and put another socket in the place of its own.
  */
 struct mc_tcp_order {
     __u64 link[2];
@@ -243,8 +250,8 @@ _Static_assert((int)MC_TCP_COUNTS <= 32, "the programs mask a counter's place");
 enum {
     MC_TCP_CONNECTIONS_MAX = 1 << 17, /* that are followed; an entry is allocated when it is used */
     MC_TCP_WAYS_MAX = 1 << 10,        /* interfaces what leaves by which is translated */
-    MC_TCP_RTX_MAX = 1 << 12,         /* replies that are not acknowledged yet, a power of two */
-    MC_TCP_RTX_BYTES = 1408,          /* of one */
+    MC_TCP_RTX_MAX = 1 << 12,         /* connections with outstanding replies, a power of two */
+    MC_TCP_RTX_BYTES = 1408,          /* of those of one */
     MC_TCP_RETRANSMITS = 2,           /* times a reply is sent again whole; then in pieces */
     MC_TCP_PIECE = 500, /* bytes: 552 of an IPv4 packet, the least path MTU that Linux believes */
     MC_TCP_AHEAD = 1 << 30, /* of the socket's clock is that of the wire (bpf/tcp/conn.bpf.h) */
@@ -255,8 +262,8 @@ enum {
  * is for all clients, by the connection's slot: so many connections have each a place of their own.
  * Of the other half a client's address (IPv6: its /64) has only a part of each quarter, which a
  * secret chooses: so a client that fills the first half, and never acknowledges, leaves others
- * theirs. A connection needs two places at times: a get that acknowledges a reply has its own reply
- * kept before that one's place is free.
+ * theirs. A connection needs two places at times: a get's reply is kept, behind those that are
+ * outstanding, before their place is free.
  */
 enum {
     MC_TCP_RTX_TRIES = 10,       /* places: two in each of five parts, */
@@ -286,17 +293,17 @@ static inline __u32 mc_tcp_rtx_place(const struct mc_tcp_flow *flow, const volat
 struct mc_tcp_rtx {
     __u64 owner; /* 0: free */
     __u32 n;
-    __u32 unused;
+    __u32 start; /* the number of its first byte (wire), which may be acknowledged by now */
     char text[MC_TCP_RTX_BYTES + 48]; /* is written in blocks */
 };
 
 enum { MC_TCP_RTX_SLOT_BITS = 18 };
 _Static_assert(MC_TCP_CONNECTIONS_MAX < 1 << MC_TCP_RTX_SLOT_BITS, "every slot has a number");
 
-/* Its owner: sequence number, generation, slot; never 0. */
-static inline __u64 mc_tcp_rtx_owner(__u32 reply, __u32 slot, __u32 generation)
+/* Its owner: where the last reply in it begins (wire), generation, slot; never 0. */
+static inline __u64 mc_tcp_rtx_owner(__u32 last, __u32 slot, __u32 generation)
 {
-    return (__u64)reply << 32 | generation << MC_TCP_RTX_SLOT_BITS | (slot + 1);
+    return (__u64)last << 32 | generation << MC_TCP_RTX_SLOT_BITS | (slot + 1);
 }
 
 #endif

@@ -35,11 +35,15 @@ static __always_inline int tcp_is_bypassed(void)
            (control.flush_at && second_reached(control.flush_at));
 }
 
-/* Whether a reply of n bytes is longer than a segment, or than the client's window. */
+/*
+ * Whether a reply of n bytes, with those that are outstanding, is longer than a segment, or than
+ * the client's window.
+ */
 static __always_inline int conn_is_narrow(const struct mc_tcp_conn *conn,
-                                          const struct tcp_segment *segment, u64 n)
+                                          const struct segment_scratch *tcp, u64 n)
 {
-    return n > conn->mss || n > segment->window << (conn->snd_wscale & 15);
+    n += tcp->start - tcp->segment.ack;
+    return n > conn->mss || n > tcp->segment.window << (conn->snd_wscale & 15);
 }
 
 /* Keeps the reply in `scratch`, if the client has room for it: 0, or the reason to pass. */
@@ -48,10 +52,10 @@ __attribute__((noinline)) int tcp_keep(const struct scratch *scratch, struct seg
 {
     if (!scratch || !tcp || !conn)
         return PASS_TCP_KEPT;
-    if (conn_is_narrow(conn, &tcp->segment, scratch->nreply - REPLY_TEXT))
+    if (conn_is_narrow(conn, tcp, scratch->nreply - REPLY_TEXT))
         return PASS_TCP_WINDOW;
-    tcp->owner = mc_tcp_rtx_owner(tcp->segment.ack, conn->slot, conn->generation);
-    tcp->rtx = rtx_put(scratch, tcp->owner, &tcp->segment.flow);
+    tcp->owner = mc_tcp_rtx_owner(tcp->start, conn->slot, conn->generation);
+    tcp->rtx = rtx_put(scratch, tcp, conn);
     return tcp->rtx == RTX_NONE ? PASS_TCP_KEPT : VERDICT_OK;
 }
 

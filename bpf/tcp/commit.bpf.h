@@ -8,6 +8,10 @@
  * socket has sent, and that is all that the server has written. `consumed` alone is not enough: a
  * request that was passed and lies unread in the socket would be answered twice.
  *
+ * While replies of the kernel's are outstanding that holds of a request which begins where theirs
+ * end: they are one run, of which the connection's state knows no more than of one request and its
+ * reply.
+ *
  * The server publishes both of its numbers at once (RULE_PUBLISH_WHOLE), before it sends the
  * replies (RULE_PUBLISH_FIRST). RULE_... are the rules of t/model/splice.h, which t/bpf/tcp_* hold
  * these programs against.
@@ -26,14 +30,29 @@
 #include "bpf/tcp/conn.bpf.h"
 #include "bpf/tcp/put.bpf.h"
 #include "bpf/tcp/rtx.bpf.h"
+#include "bpf/tcp/sack.bpf.h"
 
 /* --- a request -------------------------------------------------------------------------------- */
+
+/* Whether a segment comes while replies are outstanding: a request is then one more of the run. */
+static __always_inline int conn_runs(const struct mc_tcp_conn *conn,
+                                     const struct tcp_segment *segment)
+{
+    return conn->delta.nreply && seq_before(segment->ack, delta_reply_end(&conn->delta));
+}
+
+/* Where the reply to a request begins (wire): behind those that are outstanding (RULE_RUN_END). */
+static __always_inline u32 conn_reply_start(const struct mc_tcp_conn *conn,
+                                            const struct tcp_segment *segment)
+{
+    return conn_runs(conn, segment) ? delta_reply_end(&conn->delta) : segment->ack;
+}
 
 /* Whether a client's segment acknowledges what its socket does not know yet. */
 static __always_inline int conn_acks_new(const struct mc_tcp_conn *conn,
                                          const struct tcp_segment *segment)
 {
-    return conn->snd_una != segment->ack - conn->delta.tx;
+    return conn->snd_una != conn_reply_start(conn, segment) - conn->delta.tx;
 }
 
 /*
@@ -44,11 +63,13 @@ static __always_inline enum verdict conn_refuses(const struct mc_tcp_conn *conn,
                                                  const struct mc_tcp_slot *slot,
                                                  const struct tcp_segment *segment, u64 boundary)
 {
-    u32 seq = segment->seq - conn->delta.rx, ack = segment->ack - conn->delta.tx;
+    u32 seq = segment->seq - conn->delta.rx;
+    u32 ack = conn_reply_start(conn, segment) - conn->delta.tx;
     u32 flags = conn->flags & (MC_TCP_FOLLOWED | MC_TCP_CLOSING | MC_TCP_UNSTAMPED);
 
-    if (conn->delta.nreply && seq_before(segment->ack, delta_reply_end(&conn->delta)))
-        return PASS_TCP_UNACKED; /* RULE_ONE */
+    if (unlikely(conn_runs(conn, segment)) && (segment->seq != delta_request_end(&conn->delta) ||
+                                               seq_before(segment->ack, conn->delta.reply)))
+        return PASS_TCP_UNACKED; /* RULE_RUN */
     /* RULE_FOLLOWED, RULE_CLOSING */
     if ((flags != MC_TCP_FOLLOWED &&
          (flags != (MC_TCP_FOLLOWED | MC_TCP_UNSTAMPED) || !READ_ONCE(takes_unstamped))) ||
@@ -62,27 +83,61 @@ static __always_inline enum verdict conn_refuses(const struct mc_tcp_conn *conn,
     return seq_before(segment->tsval, conn->client_ts) ? PASS_TCP_SEGMENT : VERDICT_OK;
 }
 
-/* The retransmit buffer of a reply that the client has acknowledged; freed without the lock. */
+/* The retransmit buffer of replies that are kept no longer, or elsewhere; freed without the lock.
+ */
 struct rtx_place {
     u64 owner;
     u32 rtx;
 };
 
-/* Under the lock. A client's segment acknowledges the outstanding reply, perhaps. */
-static __always_inline void conn_acknowledge(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
-                                             const struct tcp_segment *segment,
+static __always_inline void conn_leave_place(const struct mc_tcp_conn *conn,
                                              struct rtx_place *place)
+{
+    place->rtx = conn->rtx;
+    place->owner = conn_owner(conn);
+}
+
+/*
+ * Under the lock. What a client has acknowledged of the outstanding replies is none of them any
+ * more, and the socket's numbers go on as before: the client has all that was sent before it
+ * (RULE_RUN_FREE). Of their requests those before the mark are forgotten with their replies
+ * (RULE_RUN_MARK).
+ */
+static __always_inline void delta_acknowledge(struct mc_tcp_delta *delta,
+                                              const struct mc_tcp_conn *conn, u32 ack)
+{
+    if (seq_before(delta->reply, conn->mark_reply) && !seq_before(ack, conn->mark_reply)) {
+        delta->nrequest -= conn->mark_request - delta->request;
+        delta->request = conn->mark_request;
+    }
+    delta->nreply -= ack - delta->reply;
+    delta->reply = ack;
+}
+
+/*
+ * Under the lock. Whether a client's segment acknowledges more of the outstanding replies than any
+ * before it.
+ */
+static __always_inline int conn_acknowledge(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
+                                            const struct tcp_segment *segment,
+                                            struct rtx_place *place)
 {
     place->rtx = RTX_NONE;
     place->owner = 0; /* may be read, if not used */
-    if (!conn->delta.nreply || seq_before(segment->ack, delta_reply_end(&conn->delta)))
-        return;
-    place->rtx = conn->rtx;
-    place->owner = mc_tcp_rtx_owner(conn->delta.reply, conn->slot, conn->generation);
+    if (!conn->delta.nreply || !seq_before(conn->delta.reply, segment->ack))
+        return 0;
+    if (unlikely(conn_runs(conn, segment))) {
+        delta_acknowledge(&conn->delta, conn, segment->ack);
+        if (conn->retransmits < MC_TCP_RETRANSMITS) /* else the path may still be too narrow */
+            conn->retransmits = 0;
+        return 1;
+    }
+    conn_leave_place(conn, place);
     conn->delta.reply = delta_reply_end(&conn->delta);
     conn->delta.nreply = 0;
     if (READ_ONCE(slot->generation) == conn->generation) /* else it is another connection's */
         WRITE_ONCE(slot->outstanding, 0);
+    return 1;
 }
 
 static __always_inline void rtx_free_place(const struct rtx_place *place)
@@ -102,23 +157,52 @@ static __always_inline void conn_words(const struct mc_tcp_conn *conn, struct tc
     words->window = conn->window;
 }
 
+/* Under the lock. One more request and its reply are outstanding. */
+static __always_inline void conn_add(struct mc_tcp_conn *conn, const struct segment_scratch *tcp,
+                                     u32 nreply, struct rtx_place *place)
+{
+    struct mc_tcp_delta *delta = &conn->delta;
+    const struct tcp_segment *segment = &tcp->segment;
+
+    if (likely(!delta->nreply)) {
+        delta->request = conn->mark_request = segment->seq;
+        delta->reply = conn->mark_reply = tcp->start;
+        delta->nrequest = 0;
+        conn->again = tcp->start - 1;
+        conn->retransmits = 0;
+    } else {
+        conn_leave_place(conn, place);
+        if (!seq_before(delta->reply, conn->mark_reply)) {
+            conn->mark_request = segment->seq;
+            conn->mark_reply = tcp->start;
+        }
+    }
+    conn->last = tcp->start;
+    conn->rtx = tcp->rtx;
+    delta->nrequest += segment->n;
+    delta->nreply += nreply;
+    delta->rx += segment->n;
+    delta->tx += nreply;
+}
+
 /*
  * Under the lock. Changes the connection's state as the answer of nreply bytes demands, and says
  * what TCP's header of the reply has: 0, or the reason to pass. pays: TC, which also tells the
  * socket what the segment acknowledges, if that is news to it; XDP can either answer a segment or
- * pass it.
+ * pass it. *place: to be freed without the lock.
  */
 static __always_inline enum verdict conn_commit(struct mc_tcp_conn *conn, struct mc_tcp_slot *slot,
                                                 struct segment_scratch *tcp,
-                                                struct tcp_words *words, u32 nreply, const int pays)
+                                                struct tcp_words *words, u32 nreply,
+                                                struct rtx_place *place, const int pays)
 {
     const struct tcp_segment *segment = &tcp->segment;
     u64 boundary = READ_ONCE(slot->boundary);
-    u32 ack = segment->ack - conn->delta.tx;
+    u32 ack = tcp->start - conn->delta.tx;
     enum verdict rc;
 
     read_barrier();
-    if (boundary != tcp->boundary)
+    if (boundary != tcp->boundary || tcp->start != conn_reply_start(conn, segment))
         return PASS_TCP_BOUNDARY;
     rc = conn_refuses(conn, slot, segment, boundary); /* RULE_AGAIN */
     if (rc)
@@ -129,14 +213,7 @@ static __always_inline enum verdict conn_commit(struct mc_tcp_conn *conn, struct
     conn->snd_una = ack;
     if (!delta_is_used(&conn->delta))
         conn->tsval = bpf_htonl(bpf_ntohl(conn->tsval) + MC_TCP_AHEAD);
-    conn->delta.request = segment->seq;
-    conn->delta.nrequest = segment->n;
-    conn->delta.reply = segment->ack;
-    conn->delta.nreply = nreply;
-    conn->delta.rx += segment->n;
-    conn->delta.tx += nreply;
-    conn->rtx = tcp->rtx;
-    conn->retransmits = 0;
+    conn_add(conn, tcp, nreply, place);
     conn->client_ts = segment->tsval;
     WRITE_ONCE(slot->outstanding, 1);
     slot_hears(slot);
@@ -144,7 +221,7 @@ static __always_inline enum verdict conn_commit(struct mc_tcp_conn *conn, struct
     tcp->tsval = bpf_ntohl(conn->tsval);
     if (pays)
         tcp->mark = conn_mark(conn);
-    conn_words(conn, words, segment->ack, segment->seq + segment->n, segment->tsval);
+    conn_words(conn, words, tcp->start, segment->seq + segment->n, segment->tsval);
     return VERDICT_OK;
 }
 
@@ -161,7 +238,8 @@ static __always_inline enum verdict tcp_commit(struct mc_tcp_conn *conn, struct 
 
     if (likely(conn_lock(conn, &tcp->segment.flow))) {
         conn_acknowledge(conn, slot, &tcp->segment, &place);
-        rc = conn_commit(conn, slot, tcp, &scratch->saved.tcp, scratch->nreply - REPLY_TEXT, pays);
+        rc = conn_commit(conn, slot, tcp, &scratch->saved.tcp, scratch->nreply - REPLY_TEXT, &place,
+                         pays);
         conn_unlock(conn);
         rtx_free_place(&place);
     }
@@ -219,14 +297,29 @@ static __always_inline void conn_pass(struct mc_tcp_conn *conn, const struct tcp
 }
 
 /*
- * Under the lock. Whether a segment asks for the outstanding reply once more: it has data below the
- * request's end, or is a bare acknowledgement of less than the reply, as a client sends when
- * something behind the reply has arrived, when it can take again what it had no room for, and when
- * it is asked by a keepalive probe. One from before the request asks for nothing. A client without
- * room says so again to every copy: then there is none.
+ * Under the lock. Whether a bare acknowledgement of a part of the outstanding replies says that the
+ * client misses the rest. One that acknowledges more than any before it mostly does not
+ * (RULE_RUN_ACK), unless it has blocks, or ends in the last reply. Nor does one that the copies of
+ * the last time have caused: it comes from a client that has them twice.
+ */
+static __always_inline int conn_misses(const struct mc_tcp_conn *conn,
+                                       const struct tcp_segment *segment, int more)
+{
+    const struct mc_tcp_delta *delta = &conn->delta;
+
+    return conn->again - delta->reply >= delta->nreply &&
+           (!more || seq_before(conn->last, segment->ack) || segment_has_blocks(segment));
+}
+
+/*
+ * Under the lock. Whether a segment asks for the outstanding replies once more: it has data below
+ * the requests' end, or is a bare acknowledgement of less than the replies, as a client sends when
+ * something behind a reply has arrived, when it can take again what it had no room for, and when it
+ * is asked by a keepalive probe. One from before the requests asks for nothing. A client without
+ * room says so again to every copy: then there is none. more: it acknowledges some of them.
  */
 static __always_inline int conn_resends(const struct mc_tcp_conn *conn,
-                                        const struct tcp_segment *segment)
+                                        const struct tcp_segment *segment, int more)
 {
     const struct mc_tcp_delta *delta = &conn->delta;
 
@@ -236,7 +329,7 @@ static __always_inline int conn_resends(const struct mc_tcp_conn *conn,
         return seq_before(segment->seq, delta_request_end(delta));
     /* RULE_RESEND_ON_ACK */
     return !(segment->flags & TCP_FIN) && seq_before(delta->request, segment->seq) &&
-           segment->ack - delta->reply < delta->nreply &&
+           segment->ack - delta->reply < delta->nreply && conn_misses(conn, segment, more) &&
            delta_reply_end(delta) - segment->ack <= segment->window << (conn->snd_wscale & 15);
 }
 
@@ -248,8 +341,8 @@ static __always_inline u32 conn_tsecr(const struct mc_tcp_conn *conn,
 }
 
 /*
- * Under the lock. Prepares to send the outstanding reply once more. After a few times it is in
- * pieces: the path may have become too narrow for all of it. Such replies the server is to send
+ * Under the lock. Prepares to send the outstanding replies once more. After a few times they are in
+ * pieces: the path may have become too narrow for all of them. Such replies the server is to send
  * from now on, whose socket learns of the path.
  */
 static __always_inline void conn_resend(struct mc_tcp_conn *conn, struct segment_scratch *tcp,
@@ -258,7 +351,8 @@ static __always_inline void conn_resend(struct mc_tcp_conn *conn, struct segment
     tcp->delta = conn->delta;
     tcp->in_pieces = conn->retransmits >= MC_TCP_RETRANSMITS;
     tcp->rtx = conn->rtx;
-    tcp->owner = mc_tcp_rtx_owner(conn->delta.reply, conn->slot, conn->generation);
+    tcp->owner = conn_owner(conn);
+    conn->again = delta_reply_end(&conn->delta);
     conn_words(conn, words, conn->delta.reply, delta_request_end(&conn->delta), tsecr);
     if (conn->retransmits < MC_TCP_RETRANSMITS) {
         conn->retransmits++;
@@ -287,7 +381,7 @@ static __always_inline int conn_releases(const struct mc_tcp_conn *conn,
 /* What becomes of a segment that TC does not answer. */
 enum leave {
     LEAVE_PASS,
-    LEAVE_RESEND,  /* the outstanding reply is sent once more in its place */
+    LEAVE_RESEND,  /* the outstanding replies are sent once more in its place */
     LEAVE_RELEASE, /* it passes, and the client is sent the acknowledgement that was held back */
 };
 
@@ -299,13 +393,13 @@ static __always_inline enum leave conn_leave(struct mc_tcp_conn *conn, struct mc
                                              struct segment_scratch *tcp, struct tcp_words *words,
                                              struct rtx_place *place)
 {
-    int releases;
+    int releases, more;
 
     if (!conn_expects(conn, &tcp->segment))
         return LEAVE_PASS;
     releases = conn_releases(conn, &tcp->segment);
-    conn_acknowledge(conn, slot, &tcp->segment, place);
-    if (conn_resends(conn, &tcp->segment)) { /* RULE_RESEND_TC */
+    more = conn_acknowledge(conn, slot, &tcp->segment, place);
+    if (conn_resends(conn, &tcp->segment, more)) { /* RULE_RESEND_TC */
         conn_resend(conn, tcp, words, conn_tsecr(conn, &tcp->segment));
         return LEAVE_RESEND;
     }

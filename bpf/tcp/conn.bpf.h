@@ -83,6 +83,7 @@ struct segment_scratch {
     u64 owner;                 /* of the retransmit buffer, */
     u32 rtx;                   /* and where in the pool it is */
     u32 in_pieces;             /* how it is sent again */
+    u32 start;                 /* where the reply to a request begins (wire), before the lookup */
     int reason;                /* why the segment is passed: PASS_TCP_*, 0: not counted */
     u32 can_resend;            /* the headers of a reply are in scratch->saved, */
     u32 ifindex;               /* and it leaves by this interface (TC) */
@@ -97,7 +98,10 @@ struct segment_scratch {
     u32 nkeys;     /* of them all */
     u32 at;        /* of the next one in the text */
     u32 kind;      /* what it seems to be */
-    char text[REQUEST_ROOM + 512];
+    char text[REQUEST_ROOM + 1024];
+    /* --- kept replies, whose text is in the place of the requests' (rtx.bpf.h) --- */
+    u32 nkept; /* its bytes, */
+    u32 skip;  /* of which so many are not needed any more */
 };
 
 struct {

@@ -134,16 +134,16 @@ __attribute__((noinline)) int tcp_tc_hand(struct __sk_buff *skb, u32 l4, u32 seq
 }
 
 /*
- * Whether a client's segment that is not answered may be believed: if it acknowledges the
- * outstanding reply, which the client gets no more after that, its checksum is looked at. GRO has
- * seen those of what it merged.
+ * Whether a client's segment that is not answered may be believed: if it acknowledges outstanding
+ * replies, which the client gets no more after that, its checksum is looked at. GRO has seen those
+ * of what it merged.
  */
 static __always_inline int skb_is_believed(struct __sk_buff *skb, u32 l4,
                                            const struct segment_scratch *tcp,
                                            const struct mc_tcp_conn *conn)
 {
     return !conn->delta.nreply || skb->gso_size ||
-           seq_before(tcp->segment.ack, delta_reply_end(&conn->delta)) || skb_sum_is_valid(skb, l4);
+           !seq_before(conn->delta.reply, tcp->segment.ack) || skb_sum_is_valid(skb, l4);
 }
 
 /*
@@ -241,6 +241,7 @@ static __always_inline enum verdict tcp_tc_answer(struct __sk_buff *skb, struct 
         return tcp_leave(tcp, PASS_TCP_COMMAND);
     tcp->boundary = READ_ONCE(slot->boundary);
     read_barrier();
+    tcp->start = conn_reply_start(conn, &tcp->segment);
     rc = conn_refuses(conn, slot, &tcp->segment, tcp->boundary);
     if (rc)
         return tcp_leave(tcp, rc);

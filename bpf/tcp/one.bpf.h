@@ -26,17 +26,18 @@ static __always_inline struct mc_tcp_rtx *one_place(struct scratch *scratch,
 {
     struct mc_tcp_rtx *rtx;
 
-    if (unlikely(conn_is_narrow(conn, &tcp->segment, n))) {
+    if (unlikely(conn_is_narrow(conn, tcp, n))) {
         *rc = PASS_TCP_WINDOW;
         return NULL;
     }
     tcp->nrequests = 1;
-    tcp->owner = mc_tcp_rtx_owner(tcp->segment.ack, conn->slot, conn->generation);
+    tcp->owner = mc_tcp_rtx_owner(tcp->start, conn->slot, conn->generation);
     rtx = rtx_take(tcp->owner, &tcp->segment.flow, &tcp->rtx);
     if (unlikely(!rtx)) {
         *rc = PASS_TCP_KEPT;
         return NULL;
     }
+    rtx->start = tcp->start;
     rtx->n = n;
     scratch->nreply = REPLY_TEXT + n;
     return rtx;

@@ -96,7 +96,8 @@ static __always_inline int tcp_xdp_answer(struct xdp_md *ctx, struct scratch *sc
     enum verdict rc;
     int grown, undo;
 
-    rc = kind == HEAD_GET ? tcp_xdp_one(ctx, conn) : FOUND_MORE;
+    rc = kind == HEAD_GET && likely(tcp->start == tcp->segment.ack) ? tcp_xdp_one(ctx, conn)
+                                                                    : FOUND_MORE;
     tcp->is_one = rc != FOUND_MORE;
     if (rc == FOUND_MORE)
         rc = tcp_xdp_lookup(ctx, conn, kind);
@@ -207,6 +208,7 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
         return tcp_xdp_pass(tcp, PASS_TCP_COMMAND);
     tcp->boundary = READ_ONCE(slot->boundary);
     read_barrier();
+    tcp->start = conn_reply_start(conn, &tcp->segment);
     rc = conn_refuses(conn, slot, &tcp->segment, tcp->boundary);
     if (rc)
         return tcp_xdp_pass(tcp, rc);

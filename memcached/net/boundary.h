@@ -156,8 +156,8 @@ static inline bool boundary_wants_undo(const struct boundary *boundary)
 
 /*
  * To be called BOUNDARY_LOOKS times a second, after boundary_answered said no. Whether to send the
- * kernel's last reply once more (socket_probe): the client has not acknowledged it for 1, 2, 4, ...
- * seconds. The client asks for it by itself if it misses it; but
+ * kernel's last replies once more (socket_probe): the client has not acknowledged them for 1, 2, 4,
+ * ... seconds. The client asks for it by itself if it misses it; but
  *
  * - as long as what it asks is lost, or the copy that it gets, nothing else would reach it, where a
  *   socket sends again what is not acknowledged;

@@ -291,7 +291,7 @@ static int read_once(struct swap *swap)
 }
 
 /*
- * What of the send queue the new socket gets. Before the kernel's last reply all is acknowledged,
+ * What of the send queue the new socket gets. Before the kernel's replies all is acknowledged,
  * which the old socket may not know: a firewall may drop what tells it. Of other acknowledgements
  * it alone knows which are true: the programs have noted those of damaged segments as well.
  */

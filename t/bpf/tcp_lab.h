@@ -149,6 +149,7 @@ struct outcome {
     const void *reply;
     size_t nreply;
     uint32_t from; /* where in it a piece of nreply bytes begins */
+    uint32_t at;   /* where in what is outstanding the reply begins */
     bool more;     /* which is not its last */
     bool left;     /* by XDP to TC, before it was looked for a reason */
 };

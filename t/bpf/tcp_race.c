@@ -624,7 +624,7 @@ static void test_place(struct tcp_lab *lab)
 
     conn_init(lab, &conn, 100, 100);
     conn.delta.nreply = 5;
-    conn.delta.reply = conn.snd_nxt + 95;
+    conn.delta.reply = conn.last = conn.snd_nxt + 95;
     conn.delta.nrequest = 9;
     conn.delta.request = conn.rcv_nxt + 91;
     conn.rtx = TCP_SLOT;

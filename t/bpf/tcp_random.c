@@ -301,9 +301,10 @@ static void test_each_rule(struct tcp_lab *lab)
         ROW(RULE_STRADDLE),      ROW(RULE_PROBE),      ROW(RULE_ACK_DUE),
         ROW(RULE_NOTE_ACK),      ROW(RULE_NOTE_XDP),   ROW(RULE_FOLLOWED_SENT),
         ROW(RULE_KMAX_ACK),      ROW(RULE_KMAX),       ROW(RULE_CONSUMED),
-        ROW(RULE_KSND),          ROW(RULE_SENT),       ROW(RULE_ONE),
-        ROW(RULE_FOLLOWED),      ROW(RULE_CLOSING),    ROW(RULE_FROZEN),
-        ROW(RULE_FROZEN_OUT),
+        ROW(RULE_KSND),          ROW(RULE_SENT),       ROW(RULE_RUN),
+        ROW(RULE_RUN_END),       ROW(RULE_RUN_ACK),    ROW(RULE_RUN_FREE),
+        ROW(RULE_RUN_MARK),      ROW(RULE_FOLLOWED),   ROW(RULE_CLOSING),
+        ROW(RULE_FROZEN),        ROW(RULE_FROZEN_OUT),
     };
     unsigned int tally[ACTS], said;
     size_t i;

@@ -165,51 +165,51 @@ static void test_cases(const struct run *run)
         ok(holds(run, &cases[i]), "%s: %s", run->name, cases[i].description);
 }
 
-/* Whether what is sent again is a piece: n bytes from this one on. */
-static bool piece(const struct run *run, const struct segment *segment, uint32_t from, size_t n)
+/* Whether what is sent again is a piece of the reply: as many bytes from this one on as it has. */
+static bool piece(const struct run *run, const struct segment *segment, uint32_t start,
+                  uint32_t from, size_t most)
 {
+    size_t left = get_hit.nreply - from, n = left < most ? left : most;
     static struct frame frame;
+    struct mc_tcp_conn conn;
     struct outcome found;
 
     segment_frame(&frame, segment);
     if (run->hook == HOOK_XDP && !xdp_passes(run, segment, &get_hit, 0))
         return false;
     return tcp_check(run->lab, HOOK_INGRESS, segment, &frame, &get_hit, 0, &found) &&
-           found.act == ACT_RESEND && found.from == from && found.nreply == n &&
-           found.more == (from + n < get_hit.nreply);
+           conn_get(run->lab, run->v6, &conn) && found.act == ACT_RESEND &&
+           conn.delta.reply + found.from == start + from && found.nreply == n &&
+           found.more == (n < left);
 }
 
 /* A path may have become too narrow for the reply. */
 static void test_pieces(const struct run *run)
 {
-    size_t n = get_hit.nreply, first = n < 500 ? n : 500;
+    size_t n = get_hit.nreply;
     struct mc_tcp_conn conn;
     struct segment segment, bare;
-    uint32_t at;
+    uint32_t at, start;
     bool right;
 
     answer(run, &conn, &segment);
-    right = piece(run, &segment, 0, n) && piece(run, &segment, 0, n) &&
-            piece(run, &segment, 0, first) && conn_get(run->lab, run->v6, &conn) &&
+    start = segment.ack;
+    right = piece(run, &segment, start, 0, n) && piece(run, &segment, start, 0, n) &&
+            piece(run, &segment, start, 0, 500) && conn_get(run->lab, run->v6, &conn) &&
             conn.mss == (n > 500 ? 500u : 1448u);
     ok(right, "%s: the third time the reply is sent again it is no longer than 500 bytes",
        run->name);
     bare = segment;
     bare.seq += (uint32_t)get_hit.n;
     bare.n = 0;
-    for (at = 500, right = true; at < n; at += 500) {
-        segment.ack = bare.ack = conn.delta.reply + at;
-        right &= piece(run, &bare, at, n - at < 500 ? n - at : 500);
-        right &= piece(run, &segment, at, n - at < 500 ? n - at : 500);
+    for (at = 1, right = true; at < n; at += 7) {
+        segment.ack = bare.ack = start + at;
+        right &= piece(run, &bare, start, at, 500) && piece(run, &segment, start, at, 500);
     }
-    for (at = 1; n > 500 && at < n; at += 7) {
-        bare.ack = conn.delta.reply + at;
-        right &= piece(run, &bare, at, n - at < 500 ? n - at : 500);
-    }
-    segment.ack = conn.delta.reply - 5;
-    right &= piece(run, &segment, 0, first);
+    segment.ack = start - 5;
+    right &= piece(run, &segment, start, at - 7, 500);
     ok(right, "%s: then it goes on where the client's acknowledgement ends", run->name);
-    bare.ack = conn.delta.reply + (uint32_t)n;
+    bare.ack = start + (uint32_t)n;
     right = does(run, &bare, &get_no, ACT_PASS, NOT_COUNTED);
     put_hit(run, 'v');
     segment.seq += (uint32_t)get_hit.n;
@@ -305,7 +305,7 @@ static bool has_ended(const struct run *run)
     return conn_get(run->lab, run->v6, &conn) && !conn.delta.nreply;
 }
 
-/* Requests that do not wait for the reply. */
+/* Commands that do not wait for the reply. */
 static void test_pipelined(const struct run *run)
 {
     struct mc_tcp_conn conn;
@@ -313,16 +313,19 @@ static void test_pipelined(const struct run *run)
     bool right = answer(run, &conn, &segment);
 
     segment.seq += (uint32_t)get_hit.n;
-    segment.text = get_no.text;
-    segment.n = get_no.n;
-    right &= does(run, &segment, &get_no, ACT_PASS, MC_TCP_PASS_UNACKED);
-    segment.seq += (uint32_t)get_no.n;
     segment.text = set_no.text;
     segment.n = set_no.n;
     right &= does(run, &segment, &set_no, ACT_PASS, MC_TCP_PASS_COMMAND);
-    ok(right, "%s: requests that do not acknowledge the reply are passed", run->name);
-    segment.ack += (uint32_t)get_hit.nreply;
     segment.seq += (uint32_t)set_no.n;
+    segment.text = get_no.text;
+    segment.n = get_no.n;
+    right &= does(run, &segment, &get_no, ACT_PASS, MC_TCP_PASS_UNACKED);
+    ok(right, "%s: a set that does not acknowledge the reply is passed, and a get behind it",
+       run->name);
+    segment.text = set_no.text;
+    segment.n = set_no.n;
+    segment.ack += (uint32_t)get_hit.nreply;
+    segment.seq += (uint32_t)get_no.n;
     ok(does(run, &segment, &set_no, ACT_PASS, MC_TCP_PASS_COMMAND) && has_ended(run),
        "%s: what follows acknowledges the reply, and is passed", run->name);
 }

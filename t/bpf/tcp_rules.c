@@ -9,153 +9,11 @@
 #include <string.h>
 
 #include "t/bpf/tcp_lab.h"
+#include "t/bpf/tcp_model.h"
 #include "t/bpf/wire.h"
 #include "t/lib/tap.h"
 
-enum { LINK = 14, LO = 1, ODD_TO_TCP = ODD_LENGTHS | ODD_FRAGMENT };
-
-/* --- a segment ------------------------------------------------------------------------------ */
-
-/* How far one number is behind another in a stream: below 0, before it. */
-static int64_t beyond(uint32_t number, uint32_t from)
-{
-    return (int32_t)(number - from);
-}
-
-static bool is_stamped_with(const struct segment *segment, uint32_t *tsval, uint32_t *tsecr)
-{
-    const uint8_t *stamps;
-
-    *tsval = segment->tsval;
-    *tsecr = segment->tsecr;
-    if (!segment->options)
-        return true;
-    stamps = find_stamps(segment->options, segment->noptions, segment->from_server);
-    if (!stamps)
-        return false;
-    *tsval = get32(stamps);
-    *tsecr = get32(stamps + 4);
-    return true;
-}
-
-static bool is_stamped(const struct segment *segment, uint32_t *tsval)
-{
-    uint32_t tsecr;
-
-    return is_stamped_with(segment, tsval, &tsecr);
-}
-
-/* Whether timestamps are its only option, and all else is padding. */
-static bool has_stamps_alone(const struct segment *segment)
-{
-    const uint8_t *options = segment->options, *stamps;
-    size_t at;
-
-    if (!options)
-        return true;
-    stamps = find_stamps(options, segment->noptions, segment->from_server);
-    if (!stamps || segment->noptions != 12)
-        return false;
-    for (at = 0; options + at + 2 < stamps; at++)
-        if (options[at] != 1)
-            return false;
-    for (at = (size_t)(stamps - options) + 8; at < 12 && options[at] == 1; at++)
-        continue;
-    return at == 12 || options[at] == 0;
-}
-
-static bool is_unstamped(const struct mc_tcp_conn *conn)
-{
-    return conn->flags & MC_TCP_UNSTAMPED;
-}
-
-static bool is_plain(const struct segment *segment, unsigned int odd,
-                     const struct mc_tcp_conn *conn)
-{
-    return (is_unstamped(conn) ? segment->options && !segment->noptions
-                               : has_stamps_alone(segment)) &&
-           (segment->flags | PSH) == (PSH | ACK) && (segment->traffic & 3) != 3 &&
-           !(odd & (ODD_TO_TCP | ODD_OPTIONS));
-}
-
-/* Whether a text begins as a request that is read here does. */
-static bool is_read(const struct request *request, bool binary)
-{
-    const uint8_t *text = request->text;
-
-    if (binary != (text[0] == 0x80))
-        return false;
-    if (binary)
-        return text[1] == 0 || text[1] == 9 || text[1] == 12 || text[1] == 13;
-    return !memcmp(text, "get ", 4) || !memcmp(text, "gets", 4) || !memcmp(text, "mg ", 3);
-}
-
-static uint32_t data_of(const struct segment *segment, unsigned int odd)
-{
-    return odd & ODD_LENGTHS ? 0 : (uint32_t)segment->n;
-}
-
-static uint64_t window_of(const struct mc_tcp_conn *conn, const struct segment *segment)
-{
-    return (uint64_t)segment->window << conn->snd_wscale;
-}
-
-/* --- the model ------------------------------------------------------------------------------ */
-
-static struct splice_conn model_conn(const struct mc_tcp_conn *conn)
-{
-    return (struct splice_conn){
-        .M = conn->delta.rx,
-        .N = conn->delta.tx,
-        .kmax = conn->rcv_nxt,
-        .kack = conn->snd_una,
-        .ksnd = conn->snd_nxt,
-        .known = true,
-        .followed = conn->flags & MC_TCP_FOLLOWED,
-        .learned = conn->born,
-        .outstanding = conn->delta.nreply,
-        .closing = conn->flags & MC_TCP_CLOSING,
-        .frozen = conn_is_frozen(conn),
-        .req_start = conn->delta.request,
-        .req_len = conn->delta.nrequest,
-        .rep_start = conn->delta.reply,
-        .rep_len = conn->delta.nreply,
-        .last_ack_sent = conn->last_ack_sent,
-    };
-}
-
-static void conn_become(struct mc_tcp_conn *conn, const struct splice_conn *c)
-{
-    conn->delta = (struct mc_tcp_delta){c->M,       c->N,         c->req_start,
-                                        c->req_len, c->rep_start, c->outstanding ? c->rep_len : 0};
-    conn->delta.reply += c->outstanding ? 0 : c->rep_len; /* then it is where the last one ended */
-    conn->rcv_nxt = c->kmax;
-    conn->snd_una = c->kack;
-    conn->snd_nxt = c->ksnd;
-    conn->last_ack_sent = c->last_ack_sent;
-    conn->flags &= MC_TCP_MSS_OLD | MC_TCP_MARK_B | MC_TCP_UNSTAMPED;
-    conn->flags |= (c->followed ? MC_TCP_FOLLOWED : 0) | (c->closing ? MC_TCP_CLOSING : 0);
-}
-
-static struct splice_segment model_segment(const struct segment *segment, unsigned int odd,
-                                           const struct mc_tcp_conn *conn)
-{
-    bool fin = segment->flags & FIN, says = segment->flags & ACK || !segment->from_server;
-
-    return (struct splice_segment){.seq = segment->seq,
-                                   .ack = says ? segment->ack : conn->born,
-                                   .len = data_of(segment, odd) + fin,
-                                   .fin = fin};
-}
-
-static struct splice_boundary model_boundary(const struct tcp_lab *lab,
-                                             const struct mc_tcp_conn *conn)
-{
-    uint64_t boundary = lab->slots[conn->slot].boundary;
-
-    return (struct splice_boundary){conn->irs + (uint32_t)boundary,
-                                    conn->iss + (uint32_t)(boundary >> 32)};
-}
+enum { LINK = 14, LO = 1 };
 
 /* --- what is beyond the model --------------------------------------------------------------- */
 
@@ -193,16 +51,40 @@ static bool is_expected(const struct mc_tcp_conn *conn, const struct segment *se
     return open <= 1 << 26 && ahead >= -(1 << 20) && ahead <= room;
 }
 
-static bool reply_is_open(const struct mc_tcp_conn *conn, const struct segment *segment)
-{
-    return conn->delta.nreply &&
-           beyond(segment->ack, conn->delta.reply) < (int64_t)conn->delta.nreply;
-}
-
 /* Whether an acknowledgement counts, for which only a wrong checksum speaks against it. */
 static bool is_believed(const struct mc_tcp_conn *conn, const struct segment *segment)
 {
-    return segment->sum != SUM_WRONG || !conn->delta.nreply || reply_is_open(conn, segment);
+    return segment->sum != SUM_WRONG || !conn->delta.nreply ||
+           beyond(segment->ack, conn->delta.reply) <= 0;
+}
+
+/* Whether the copies of the last time have caused a bare acknowledgement. */
+static bool is_echo(const struct mc_tcp_conn *conn, const struct segment *segment)
+{
+    uint32_t end = conn->delta.reply + conn->delta.nreply;
+    uint32_t from = beyond(segment->ack, conn->delta.reply) > 0 ? segment->ack : conn->delta.reply;
+
+    return conn->again - from < end - from;
+}
+
+/* Whether a segment has more than timestamps. */
+static bool has_blocks(const struct segment *segment)
+{
+    uint32_t tsval;
+
+    return segment->options && segment->noptions > (is_stamped(segment, &tsval) ? 12u : 0u);
+}
+
+/* The text of the outstanding replies from one's number on; NULL: it is not kept. */
+static const uint8_t *kept_text(const struct mc_tcp_conn *conn, const struct mc_tcp_rtx *rtx,
+                                uint32_t from)
+{
+    uint32_t skip = from - rtx->start, end = conn->delta.reply + conn->delta.nreply;
+
+    return rtx->owner == rtx_owner(conn->last, conn->slot, conn->generation) && skip < rtx->n &&
+                   rtx->n - skip == end - from
+               ? (const uint8_t *)rtx->text + skip
+               : NULL;
 }
 
 /* Whether a segment may ask for a reply again: a bare one if the client has room for the rest. */
@@ -212,7 +94,8 @@ static bool may_ask(const struct mc_tcp_conn *conn, const struct segment *segmen
 
     if ((segment->flags & (SYN | RST | ACK)) != ACK)
         return false;
-    return data_of(segment, odd) || (!(segment->flags & FIN) && left <= window_of(conn, segment));
+    return data_of(segment, odd) ||
+           (!(segment->flags & FIN) && left <= window_of(conn, segment) && !is_echo(conn, segment));
 }
 
 /* On an interface above. */
@@ -256,7 +139,7 @@ static uint32_t not_next(const struct tcp_lab *lab, const struct segment *segmen
     enum splice_rule rule = splice_refuses(&c, &b, &g, lab->off);
     uint32_t tsval;
 
-    if (rule == RULE_ONE)
+    if (rule == RULE_RUN)
         return MC_TCP_PASS_UNACKED;
     if (rule != NRULES || slot->boundary == MC_TCP_NONE || slot->generation != conn->generation)
         return MC_TCP_PASS_BOUNDARY;
@@ -268,7 +151,12 @@ static uint32_t not_next(const struct tcp_lab *lab, const struct segment *segmen
 static uint32_t no_reply(struct tcp_lab *lab, const struct segment *segment,
                          const struct request *request, const struct mc_tcp_conn *conn)
 {
-    uint64_t owner = rtx_owner(segment->ack, conn->slot, conn->generation);
+    struct splice_segment g = model_segment(segment, 0, conn);
+    struct splice_conn c = model_conn(conn);
+    uint32_t start = splice_reply_start(&c, &g), before = start - segment->ack;
+    uint64_t owner = rtx_owner(start, conn->slot, conn->generation);
+    size_t all = before + request->nreply;
+    struct mc_tcp_rtx rtx;
 
     if (request->reason == MC_TCP_PASS_BYPASS)
         return MC_TCP_PASS_BYPASS;
@@ -276,8 +164,12 @@ static uint32_t no_reply(struct tcp_lab *lab, const struct segment *segment,
         return MC_TCP_PASS_SEGMENT;
     if (!request->reply)
         return request->reason;
-    if (request->nreply > conn->mss || request->nreply > window_of(conn, segment))
+    if (all > conn->mss || all > window_of(conn, segment))
         return MC_TCP_PASS_WINDOW;
+    if (before)
+        rtx_get(lab, conn->rtx, &rtx);
+    if (before && (!kept_text(conn, &rtx, segment->ack) || all > TCP_REPLY_MAX))
+        return MC_TCP_PASS_KEPT;
     return kept_place(lab, segment->v6, conn, owner) == MC_TCP_RTX_MAX ? MC_TCP_PASS_KEPT
                                                                        : NOT_COUNTED;
 }
@@ -293,6 +185,8 @@ static enum splice_verdict judge(struct tcp_lab *lab, enum splice_stage stage,
     splice_rules off = lab->off;
     enum splice_verdict verdict;
 
+    if (has_blocks(segment))
+        off |= SPLICE_RULE(RULE_RUN_ACK);
     if (!may_ask(conn, segment, odd))
         off |= SPLICE_RULE(RULE_RESEND_TC) | SPLICE_RULE(RULE_RESEND_XDP);
     *reason = no_get(lab, segment, request, odd, conn);
@@ -326,14 +220,14 @@ static struct outcome resend(struct tcp_lab *lab, struct mc_tcp_conn *conn,
         conn->flags |= conn->mss > MC_TCP_PIECE ? MC_TCP_MSS_OLD : 0;
         conn->mss = conn->mss > MC_TCP_PIECE ? MC_TCP_PIECE : conn->mss;
     }
+    conn->again = splice_rep_end(&c);
     outcome.from = g.seq - c.rep_start;
     outcome.nreply = g.len;
     outcome.more = g.ack == c.req_start;
     rtx_get(lab, conn->rtx, &rtx);
-    if (can && rtx.owner == rtx_owner(conn->delta.reply, conn->slot, conn->generation)) {
+    outcome.reply = kept_text(conn, &rtx, c.rep_start);
+    if (can && outcome.reply)
         outcome.act = ACT_RESEND;
-        outcome.reply = rtx.text;
-    }
     return outcome;
 }
 
@@ -341,22 +235,28 @@ static struct outcome answer(struct tcp_lab *lab, enum splice_stage stage,
                              const struct segment *segment, const struct request *request,
                              struct mc_tcp_conn *conn, struct splice_conn *c)
 {
-    struct splice_segment g = model_segment(segment, 0, conn);
+    struct splice_segment g = model_segment(segment, 0, conn), reply;
     bool pays = stage == SPLICE_TC && splice_pays(c, &g);
+    uint32_t start = splice_reply_start(c, &g);
 
     conn->rtx = (uint16_t)kept_place(lab, segment->v6, conn,
-                                     rtx_owner(segment->ack, conn->slot, conn->generation));
+                                     rtx_owner(start, conn->slot, conn->generation));
     if (!is_used(conn))
         conn->tsval = htonl(ntohl(conn->tsval) + MC_TCP_AHEAD);
-    splice_commit(c, &g, (uint32_t)request->nreply);
+    reply = splice_commit(c, &g, (uint32_t)request->nreply, lab->off);
+    if (c->last == c->rep_start)
+        conn->again = start - 1;
+    if (c->last == c->rep_start ||
+        (conn->delta.reply != c->rep_start && conn->retransmits < MC_TCP_RETRANSMITS))
+        conn->retransmits = 0;
     conn_become(conn, c);
-    conn->retransmits = 0;
     if (!is_stamped(segment, &conn->client_ts))
         conn->client_ts = 0;
     return (struct outcome){.act = pays ? ACT_ANSWER_PAID : ACT_ANSWER,
                             .reason = NOT_COUNTED,
                             .reply = request->reply,
-                            .nreply = request->nreply};
+                            .nreply = request->nreply,
+                            .at = reply.seq - c->rep_start};
 }
 
 /* A segment that is passed. */
@@ -423,6 +323,9 @@ static struct outcome ingress(struct tcp_lab *lab, enum splice_stage stage,
         return outcome;
     if (conn->delta.nreply && !c.outstanding)
         *freed = conn->rtx;
+    else if (conn->delta.reply != c.rep_start && conn->retransmits < MC_TCP_RETRANSMITS)
+        conn->retransmits = 0;
+    conn_become(conn, &c);
     if (verdict == SPLICE_RESEND)
         return resend(lab, conn, segment, !(odd & ODD_OPTIONS));
     pass(lab, stage, segment, odd, conn, &c);
@@ -551,7 +454,7 @@ void reply_frame(struct frame *want, const struct segment *segment, const struct
     struct segment reply = {
         .v6 = segment->v6,
         .from_server = true,
-        .seq = after->delta.reply + outcome->from,
+        .seq = after->delta.reply + outcome->at + outcome->from,
         .ack = after->delta.request + (outcome->more ? 0 : after->delta.nrequest),
         .flags = PSH | ACK,
         .window = ntohs(after->window),
@@ -779,15 +682,21 @@ static const char *compare_keys(struct mc_counts *want, bool is_answer,
     return memcmp(want->count, have->count, sizeof(want->count)) ? "a count of keys" : NULL;
 }
 
+/* was: what the connection had kept before. */
 static const char *compare_kept(struct tcp_lab *lab, const struct outcome *outcome,
-                                const struct mc_tcp_conn *after, long freed)
+                                const struct mc_tcp_conn *after, const struct mc_tcp_rtx *was,
+                                long freed)
 {
     static struct mc_tcp_rtx rtx;
+    uint32_t first = after->delta.reply, before = after->last - first;
+    const uint8_t *text;
 
     if (outcome->act == ACT_ANSWER || outcome->act == ACT_ANSWER_PAID) {
         rtx_get(lab, after->rtx, &rtx);
-        if (rtx.owner != rtx_owner(after->delta.reply, after->slot, after->generation) ||
-            rtx.n != outcome->nreply || memcmp(rtx.text, outcome->reply, rtx.n) != 0)
+        text = kept_text(after, &rtx, first);
+        if (!text || before + outcome->nreply != after->delta.nreply ||
+            memcmp(text, was->text + (first - was->start), before) != 0 ||
+            memcmp(text + before, outcome->reply, outcome->nreply) != 0)
             return "the retransmit buffer";
         if (freed == (long)after->rtx)
             return NULL;
@@ -917,6 +826,7 @@ static const char *compare(struct tcp_lab *lab, enum hook hook, const struct seg
     static struct tcp_run run;
     struct mc_tcp_conn before, after, have;
     struct mc_tcp_counts counts, counted;
+    struct mc_tcp_rtx was;
     struct mc_counts keys, keys_counted;
     struct mc_tcp_slot slot;
     bool answered, known = conn_get(lab, segment->v6, &before);
@@ -932,6 +842,8 @@ static const char *compare(struct tcp_lab *lab, enum hook hook, const struct seg
     answered = found->act == ACT_ANSWER || found->act == ACT_ANSWER_PAID;
     nanswered = answered ? 1 + request->more : 0;
     slot = lab->slots[before.slot];
+    if (before.delta.nreply)
+        rtx_get(lab, before.rtx, &was);
     loader_tcp_counts(lab->lab.loader, &counts);
     loader_counts(lab->lab.loader, &keys);
     run.mark = odd & ODD_MARK ? loader_tcp_mark(lab->lab.loader) : 77;
@@ -955,7 +867,7 @@ static const char *compare(struct tcp_lab *lab, enum hook hook, const struct seg
     wrong = wrong ? wrong : compare_conn(lab, &after, &have);
     wrong = wrong ? wrong : compare_counts(lab, &counts, found, hook, segment, nanswered, &counted);
     wrong = wrong ? wrong : compare_keys(&keys, answered, request, &keys_counted);
-    wrong = wrong ? wrong : compare_kept(lab, found, &after, freed);
+    wrong = wrong ? wrong : compare_kept(lab, found, &after, &was, freed);
     slot.answered += nanswered;
     slot.answered += answered && !slot.answered; /* 0: none was */
     if (answered || (freed >= 0 && slot.generation == before.generation))

@@ -75,24 +75,36 @@ static void test_orders(struct tcp_lab *lab, bool v6)
 /* The server reads what it needs, and with the entry the place of the reply becomes free. */
 static void test_kept(struct tcp_lab *lab, bool v6)
 {
+    enum { ACKED = 10, MORE = 3 };
+    const size_t first = ACKED + MORE;
+    char text[MC_TCP_RTX_BYTES];
     struct mc_tcp_conn conn;
     struct mc_tcp_rtx rtx;
-    struct segment segment;
+    struct segment segment, next, bare;
     uint32_t at;
 
     conn_init(lab, &conn, 0, 0);
     segment_in(lab, &segment, &conn, hit.text, hit.n);
     segment.v6 = v6;
+    next = segment;
+    next.seq += (uint32_t)hit.n;
+    next.ack += ACKED;
+    bare = next;
+    bare.seq += (uint32_t)hit.n;
+    bare.ack += MORE;
+    bare.n = 0;
     ok(tcp_does(lab, HOOK_INGRESS, &segment, &hit, ACT_ANSWER, 0) &&
-           order(lab, v6, MC_TCP_FREEZE) && conn_get(lab, v6, &conn),
-       "an entry with an outstanding reply is frozen");
+           tcp_does(lab, HOOK_INGRESS, &next, &hit, ACT_ANSWER, 0) &&
+           tcp_does(lab, HOOK_INGRESS, &bare, &hit, ACT_PASS, 0) && order(lab, v6, MC_TCP_FREEZE) &&
+           conn_get(lab, v6, &conn),
+       "an entry with outstanding replies is frozen");
     at = conn.rtx;
-    ok(!bpf_map_lookup_elem(entries.kept, &at, &rtx) &&
-           rtx.owner == rtx_owner(conn.delta.reply, TCP_SLOT, TCP_GENERATION) &&
-           rtx.n == conn.delta.nreply && !memcmp(rtx.text, hit.reply, rtx.n),
-       "the server can read the reply");
+    ok(!entry_read_kept(&entries, &conn, text) && conn.delta.nreply == 2 * hit.nreply - first &&
+           !memcmp(text, (const char *)hit.reply + first, hit.nreply - first) &&
+           !memcmp(text + hit.nreply - first, hit.reply, hit.nreply),
+       "the server can read what of the replies is not acknowledged");
     ok(tcp_does(lab, HOOK_INGRESS, &segment, &hit, ACT_DROP, MC_TCP_DROPPED),
-       "whose copy is not sent again");
+       "whose copies are not sent again");
     ok(order(lab, v6, MC_TCP_REMOVE) && !bpf_map_lookup_elem(entries.kept, &at, &rtx) && !rtx.owner,
        "with the entry its place becomes free");
 }

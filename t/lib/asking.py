@@ -120,7 +120,7 @@ def wrong_in(c, *rounds):
 def entries_bytes(m):
     """What the table of followed connections takes."""
     for info in openfiles.infos(m.server.process.pid).values():
-        if info.get("map_type") == "1" and info["value_size"] == "144":
+        if info.get("map_type") == "1" and info["value_size"] == "160":
             return int(info["memlock"])
     raise RuntimeError("no table of connections")
 

@@ -58,14 +58,14 @@ FOLLOWED = ("t/e2e/kernel/tcp-server.t", "connections_are_followed_from_their_se
 IP_OPTIONS = ("t/e2e/kernel/tcp-peers.t", "options_of_ip")
 GIVEN_UP = ("t/e2e/kernel/tcp-server.t", "connections_that_do_not_gain_are_given_up")
 LOOK = (r"tcp->boundary = READ_ONCE\(slot->boundary\);\s+read_barrier\(\);\s+"
-        r"rc = conn_refuses\([^;]*;")
+        r"tcp->start = conn_reply_start\([^;]*;\s+rc = conn_refuses\([^;]*;")
+NOT_LOOKED = "tcp->start = tcp->segment.ack; rc = 0;"
 TCP_MUTANTS = (
     ("ack_clamp", (("bpf/tcp/conn.bpf.h", CLAMP, "return ack + delta->rx;"),),
      ("t/bpf/tcp_shift",)),
     ("ack_clamp_of_pipelines", (("bpf/tcp/conn.bpf.h", CLAMP, "return wire;"),),
      ("t/bpf/tcp_shift",)),
-    ("kept_bytes", (("bpf/tcp/rtx.bpf.h", r"(scratch->reply \+ REPLY_TEXT, rtx->text), n",
-                     r"\1 + 1, n"),),
+    ("kept_bytes", (("bpf/tcp/rtx.bpf.h", r"(REPLY_TEXT, tcp->text \+ from), n", r"\1 + 1, n"),),
      ("t/bpf/tcp_resend",), LOST_REPLIES),
     ("kept_reply", (("bpf/tcp/ingress.bpf.h", r"!rtx_get\(tcp\)",
                      r"(packet_answer(packet_tc(skb), scratch, HEAD_GET) != STEP_END &&"
@@ -88,9 +88,31 @@ TCP_MUTANTS = (
     ("acks_from_before_the_request", (("bpf/tcp/commit.bpf.h",
                                        r"seq_before\(delta->request, segment->seq\) &&", ""),),
      ("t/bpf/tcp_resend",)),
+    # Replies that are outstanding together.
+    ("a_run_with_a_gap", (("bpf/tcp/commit.bpf.h",
+                           r"segment->seq != delta_request_end\(&conn->delta\) \|\|", ""),),
+     ("t/bpf/tcp_random",)),
+    ("replies_one_upon_another", (("bpf/tcp/commit.bpf.h",
+                                   r"return conn_runs\(conn, segment\) \? [^;]*;",
+                                   "return segment->ack;"),),
+     ("t/bpf/tcp_random",)),
+    ("what_is_acknowledged_of_a_run_comes_again", (("bpf/tcp/rtx.bpf.h",
+                                                    r"from \+= tcp->skip;", ""),),
+     ("t/bpf/tcp_random",)),
+    ("what_an_undo_reads_of_a_run", (("bpf/load/entry.c", r"rtx\.text \+ acked, rtx\.n - acked",
+                                      "rtx.text, rtx.n - acked"),),
+     ("t/bpf/tcp_undo",)),
+    ("the_requests_of_a_run_stay", (("bpf/tcp/commit.bpf.h",
+                                     r"delta->request = conn->mark_request;", ""),),
+     ("t/bpf/tcp_random",)),
+    ("each_part_of_a_run_is_asked_for", (("bpf/tcp/commit.bpf.h", r"\(!more \|\|", "(1 ||"),),
+     ("t/bpf/tcp_random",)),
+    ("copies_of_a_run_ask_for_copies", (("bpf/tcp/commit.bpf.h",
+                                         r"conn->again - delta->reply >= delta->nreply &&", ""),),
+     ("t/bpf/tcp_random",)),
     # Nothing is looked at before the lookup, all behind it.
-    ("boundary_before_lookup", (("bpf/tcp/xdp.bpf.h", LOOK, "rc = 0;"),
-                                ("bpf/tcp/ingress.bpf.h", LOOK, "rc = 0;"),
+    ("boundary_before_lookup", (("bpf/tcp/xdp.bpf.h", LOOK, NOT_LOOKED),
+                                ("bpf/tcp/ingress.bpf.h", LOOK, NOT_LOOKED),
                                 ("bpf/tcp/commit.bpf.h", r"boundary != tcp->boundary", "0")),
      ("t/bpf/tcp_race",)),
     ("flow_under_the_lock", (("bpf/tcp/conn.bpf.h",

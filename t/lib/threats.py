@@ -183,7 +183,7 @@ ROWS = (
         ("answered_below_in_end", ((COMMIT, r"seq != conn->rcv_nxt \|\|", ""),), "t/bpf/tcp.c"),
         ("not_consumed", ((COMMIT, r"seq != conn->irs \+ \(u32\)boundary \|\|", ""),),
          "t/bpf/tcp.c"),
-        ("once_more", ((COMMIT, r"if \(conn_resends\(conn, &tcp->segment\)\)", "if (0)"),),
+        ("once_more", ((COMMIT, r"if \(conn_resends\(conn, &tcp->segment, more\)\)", "if (0)"),),
          "t/bpf/tcp_resend.c"),
     )),
     ("that link-local means trusted", (
@@ -224,39 +224,35 @@ ROWS = (
     )),
     ("`tcp=on`: that it reads", (
         ("any_window", (("bpf/tcp/answer.bpf.h",
-                         r"return n > conn->mss \|\| n > segment->window << [^;]*;",
+                         r"return n > conn->mss \|\| n > tcp->segment\.window << [^;]*;",
                          "return n > conn->mss;"),), HOSTILE, "clients_that_never_read"),
     )),
     ("`tcp=on`: that it acknowledges what it has", (
-        ("partly_is_acknowledged", ((COMMIT, r"if \(!conn->delta\.nreply \|\| "
-                                     r"seq_before\(segment->ack, "
-                                     r"delta_reply_end\(&conn->delta\)\)\)",
-                                     "if (!conn->delta.nreply || !seq_before(conn->delta.reply, "
-                                     "segment->ack))"),),
+        ("partly_is_acknowledged", ((COMMIT, r"if \(unlikely\(conn_runs\(conn, segment\)\)\) \{",
+                                     "if (0) {"),),
          HOSTILE, "acknowledgements_of_each_byte"),
         ("other_bytes_are_another_request", ((COMMIT, r"return seq_before\(segment->seq, "
                                               r"delta_request_end\(delta\)\);", "return 0;"),),
          HOSTILE, "bytes_that_change"),
     )),
     ("`tcp=on`: that a reply is its own", (
-        ("kept_looks", (("bpf/tcp/rtx.bpf.h", r"\|\| READ_ONCE\(rtx->owner\) != tcp->owner", ""),
-                        ("bpf/tcp/rtx.bpf.h", r"if \(READ_ONCE\(rtx->owner\) != tcp->owner\)",
-                         "if (0)")), "t/bpf/tcp_resend.c"),
-        ("kept_second_look", (("bpf/tcp/rtx.bpf.h",
-                               r"(read_barrier\(\);\s+)if \(READ_ONCE\(rtx->owner\) != "
-                               r"tcp->owner\)", r"\1if (0)"),), "t/bpf/tcp_race.c"),
+        ("kept_looks", (("bpf/tcp/rtx.bpf.h", r"\|\| READ_ONCE\(rtx->owner\) != owner", ""),
+                        ("bpf/tcp/rtx.bpf.h", r"return READ_ONCE\(rtx->owner\) == owner;",
+                         "return 1;")), "t/bpf/tcp_resend.c"),
+        ("kept_second_look", (("bpf/tcp/rtx.bpf.h", r"return READ_ONCE\(rtx->owner\) == owner;",
+                               "return 1;"),), "t/bpf/tcp_race.c"),
         ("kept_place_of_another", (("bpf/tcp/rtx.bpf.h",
                                     r"if \(had && !rtx_is_abandoned\(owner, had\)"
                                     r"\)", "if (0)"),), HOSTILE, "replies_of_many"),
         ("kept_place_of_a_slot", (("bpf/tcp/rtx.bpf.h", r"return \(\(u32\)\(owner \^ had\)[^;]*;",
                                    "return 1;"),), HOSTILE, "replies_of_many"),
         ("kept_without_connection", (
-            ("bpf/tcp/one.bpf.h", r"mc_tcp_rtx_owner\(tcp->segment[^)]*\)",
-             "(u64)tcp->segment.ack << 32 | 1"),
-            ("bpf/tcp/answer.bpf.h", r"mc_tcp_rtx_owner\(tcp->segment[^)]*\)",
-             "(u64)tcp->segment.ack << 32 | 1"),
-            ("bpf/tcp/commit.bpf.h", r"mc_tcp_rtx_owner\(conn->delta[^)]*\)",
-             "(u64)conn->delta.reply << 32 | 1")), "t/bpf/tcp_resend.c"),
+            ("bpf/tcp/one.bpf.h", r"mc_tcp_rtx_owner\(tcp->start[^)]*\)",
+             "(u64)tcp->start << 32 | 1"),
+            ("bpf/tcp/answer.bpf.h", r"mc_tcp_rtx_owner\(tcp->start[^)]*\)",
+             "(u64)tcp->start << 32 | 1"),
+            ("bpf/tcp/rtx.bpf.h", r"mc_tcp_rtx_owner\(conn->last[^)]*\)",
+             "(u64)conn->last << 32 | 1")), "t/bpf/tcp_resend.c"),
     )),
     ("`tcp=on`: how many connections it opens", (
         ("entries_stay", (("bpf/load/tcp.c", r"if \(!has_ended\(tcp, conn\)\)",

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "kept.h"
 #include "model.h"
 
 enum {
@@ -116,33 +117,6 @@ static unsigned passed_byte(const struct model *m, const struct model_state *s, 
     return start_of(m, m->ncommands);
 }
 
-/* The bytes of a reply of ours: whose it is, and as how many bytes it was found; from the first. */
-static uint8_t kept_bytes(unsigned command, unsigned size)
-{
-    return command << 4 | size;
-}
-
-/* Those of a piece that begins later. */
-static uint8_t kept_later(uint8_t bytes, unsigned from)
-{
-    return bytes | from << 2;
-}
-
-static unsigned kept_from(uint8_t bytes)
-{
-    return bytes >> 2 & 3;
-}
-
-static unsigned kept_command(uint8_t bytes)
-{
-    return bytes >> 4;
-}
-
-static unsigned kept_size(uint8_t bytes)
-{
-    return bytes & 3;
-}
-
 /* Which reply the server's byte `n` is of, as the client must find it. */
 static unsigned reply_of(const struct model *m, const struct model_state *s, unsigned n,
                          unsigned *at, unsigned *len)
@@ -176,9 +150,7 @@ static unsigned reply_at(const struct model *m, const struct model_state *s, num
 {
     if (!was_kept(s, seq))
         return reply_of(m, s, out_at(s, seq), at, len);
-    *at = (num)(seq - s->undo.start);
-    *len = s->undo.len;
-    return kept_command(s->undo.kept);
+    return kept_at(s, s->undo.kept, (num)(seq - s->undo.start), at, len);
 }
 
 /* How many of the server's own bytes the client has. */
@@ -230,11 +202,10 @@ static void client_byte(struct maker *k, struct model_state *s, const struct spl
         kept = was_kept(s, g->content + i);
     } else if (!g->kept) {
         command = reply_of(k->m, s, g->content + i, &at, &len);
-    } else if (g->piece) {
-        at += kept_from(g->content);
-        len = kept_size(g->content);
-    } else if (len != kept_size(g->content)) {
-        k->wrong = "the client gets a reply with the bytes of two";
+    } else {
+        command = kept_at(s, g->content, i, &at, &len);
+        if (!g->piece && i + 1 == g->len && at + 1 != len)
+            k->wrong = "the client gets a reply with the bytes of two";
     }
     if (s->client.closed)
         k->wrong = "the client gets bytes behind the server's FIN";
@@ -579,13 +550,13 @@ static void resend(struct maker *k, struct model_state s, struct splice_segment 
         return;
     if (k->m->flags & MODEL_PIECES) {
         g = splice_piece(&s.conn, &to, 1, k->m->off);
-        g.content = kept_later(g.content, (num)(g.seq - s.conn.rep_start));
+        g.content = kept_later(&s, g.content, (num)(g.seq - s.conn.rep_start));
     }
     if (place >= 0)
         get(&s.in, (unsigned)place);
     put(&s.to_client, g);
     take(k, &s, what, cost, sure);
-    if (!follows(k->m->off, RULE_RESEND_KEPT)) {
+    if (!follows(k->m->off, RULE_RESEND_KEPT) && g.len == kept_size(g.content)) {
         g.len = g.len == 1 ? 2 : 1;
         g.content = kept_bytes(kept_command(g.content), g.len);
         s.to_client.segments[s.to_client.n - 1] = g;
@@ -593,12 +564,18 @@ static void resend(struct maker *k, struct model_state s, struct splice_segment 
     }
 }
 
+/* The replies that are kept begin no longer at `start`. */
+static void kept_free(struct model_state *s, num start)
+{
+    s->conn.kept = kept_later(s, s->conn.kept, (num)(s->conn.rep_start - start));
+}
+
 static void answer(struct maker *k, struct model_state s, struct splice_segment g, int place,
                    unsigned len, unsigned cost)
 {
     unsigned i = command_at(k->m, g.content), bit = 1u << i;
-    num seq = g.seq - s.conn.M, ack = g.ack - s.conn.N;
-    struct splice_segment bare = {.seq = seq, .ack = ack, .mapped = true};
+    num ack = splice_reply_start(&s.conn, &g) - s.conn.N, start = s.conn.rep_start;
+    struct splice_segment bare = {.seq = g.seq - s.conn.M, .ack = ack, .mapped = true}, reply;
 
     if (s.to_client.n == MODEL_NET)
         return;
@@ -610,10 +587,15 @@ static void answer(struct maker *k, struct model_state s, struct splice_segment 
         s.in.segments[place] = bare;
     else if (place >= 0)
         get(&s.in, (unsigned)place);
-    splice_commit(&s.conn, &g, len);
-    s.conn.kept = kept_bytes(i, len);
+    reply = splice_commit(&s.conn, &g, len, k->m->off);
+    reply.content = kept_bytes(i, len);
     s.spliced |= bit;
-    put(&s.to_client, splice_reply(&s.conn));
+    s.sizes |= len << 2 * i;
+    if (s.conn.last == s.conn.rep_start)
+        s.conn.kept = reply.content;
+    else
+        kept_free(&s, start);
+    put(&s.to_client, reply);
     take_rush(k, &s, s.in.n == 1 ? RUSH_IN : RUSH_NONE, place < 0 ? "XDP answers" : "TC answers",
               cost, cost ? 0 : MODEL_ANY_WAY);
 }
@@ -646,10 +628,13 @@ static void stage(struct maker *k, struct model_state s, struct splice_segment g
     enum splice_verdict verdict;
     bool freezes = s.conn.frozen && follows(k->m->off, RULE_FROZEN);
     bool releases = place >= 0 && !freezes && splice_releases(&s.conn, &g, k->m->off);
+    num start = s.conn.rep_start;
 
     k->segment = g;
     hear(k, &s, &g);
     verdict = splice_judge(&s.conn, &s.server.boundary, &g, whole, which, k->m->off);
+    if (s.conn.outstanding)
+        kept_free(&s, start);
     if (releases) {
         if (s.to_client.n == MODEL_NET)
             return;
@@ -686,7 +671,7 @@ static void stage(struct maker *k, struct model_state s, struct splice_segment g
         enqueue(k, &s, g, "XDP finds no room", cost + 1);
 }
 
-/* The other CPU copies the item, into the reply that is kept. */
+/* The other CPU copies the item, into the reply that is kept if it has no place of its own. */
 static void busy_steps(struct maker *k)
 {
     struct model_state s = *k->from;
@@ -697,7 +682,8 @@ static void busy_steps(struct maker *k)
     k->segment = g;
     memset(&s.busy, 0, sizeof(s.busy));
     s.conn.busy = false;
-    s.conn.kept = kept_bytes(command_at(k->m, g.content), 1);
+    if (!s.conn.outstanding || !follows(k->m->off, RULE_BUSY))
+        s.conn.kept = kept_bytes(command_at(k->m, g.content), 1);
     take(k, &s, "XDP's copy is torn: it drops", 1, 0);
     if (!follows(k->m->off, RULE_AGAIN) ||
         (splice_refuses(&s.conn, &s.server.boundary, &g, k->m->off) == NRULES &&

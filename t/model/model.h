@@ -80,7 +80,8 @@ struct model_state {
         num start;         /* the reply that it has to send before what is the server's, */
         uint8_t kept, len; /* of so many bytes: 0: there is none */
     } undo;
-    uint8_t spliced; /* the commands that we answered, a bit each */
+    uint8_t spliced; /* the commands that we answered, a bit each, */
+    uint16_t sizes;  /* with so many bytes, two bits each */
     num heard;       /* without timers: the highest ack that came for the socket */
     struct model_queue to_server, to_client; /* the network */
     struct model_queue in, out;              /* XDP to the socket, the socket to TC egress */

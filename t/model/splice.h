@@ -10,10 +10,13 @@
  *     number on the wire = the socket's number + M     bytes of the client
  *                        = the socket's number + N     bytes of the server
  *
- * At most one answered get is *outstanding*: its reply is not acknowledged yet. It is kept as
- * {req_start, req_len, rep_start, rep_len}, on the wire's numbers, with the reply's bytes. M and N
- * already count it. The *splice* is the socket's own place where it was taken out: req_start less
- * the M from before in the client's bytes, rep_start less the N from before in the server's.
+ * Answered gets whose replies are not acknowledged yet are *outstanding*. They follow each other
+ * without a gap, and so do their replies: one *run*, which is kept as {req_start, req_len,
+ * rep_start, rep_len}, on the wire's numbers, with the replies' bytes. M and N already count it.
+ * The *splice* is the socket's own place where it was taken out: req_start less the M from before
+ * in the client's bytes, rep_start less the N from before in the server's. An ack inside the run
+ * frees what it acknowledges: rep_start is there then, and the splice where it was. Of the requests
+ * those before the *mark* are freed, when the replies before it are.
  *
  * A segment from the client passes two stages, XDP and then TC ingress, with a queue between them:
  * other segments may be in XDP meanwhile, and what was queued may be lost. TC ingress translates
@@ -29,7 +32,8 @@
  *
  * Wrong bytes, or an end that is never reached, without: CLAMP, RESEND, RESEND_MIXED, RESEND_KEPT,
  * RESEND_TC, PIECE_HELD, ACK_INSIDE, OLD_EGRESS, STRADDLE, PROBE, PUBLISH_WHOLE, KMAX, CONSUMED,
- * SENT, WHOLE, BUSY (or a place of its own for each CPU's copy), AGAIN, one of KSND and CLOSING,
+ * SENT, RUN, RUN_END, WHOLE, BUSY (or a place of its own for each CPU's copy), AGAIN, one of KSND
+ * and CLOSING,
  * for an undo FROZEN, FROZEN_OUT, LISTENER and MARK, and, where a connection is known from its
  * first reply on only, FOLLOWED and FOLLOWED_SENT. KMAX_ACK is for the same case: no trace without
  * it is short enough to be found, but there is one: the client sends A, B and C; B and C are in the
@@ -38,6 +42,7 @@
  *
  * - RESEND_TC: two copies of a get may both be left to TC by XDP. TC answers the first, or XDP a
  *   third; the second must get the retransmitted reply, not reach the socket.
+ * - RUN: a command that asks for no reply lies between two gets.
  * - AGAIN: while a CPU copies the reply, another one may pass a copy of the same get.
  * - FROZEN: a get is answered that the next socket waits for. FROZEN_OUT: the socket that was read
  *   takes one more segment, whose acknowledgement the client gets, and the next socket does not
@@ -49,6 +54,8 @@
  *   sends again in one segment what lies on both sides of the splice. If that is dropped each time,
  *   the socket gives the connection up after tcp_retries2 (15 minutes). A bare ack with a number
  *   that the client has makes it acknowledge. RESEND_TIMER would do as well.
+ * - RESEND_TIMER, too: of two replies the first is lost, and the client's ack that says so when it
+ *   gets the second, which acknowledges both requests.
  *
  * Bytes sent for nothing and time until a timer, without:
  *
@@ -61,11 +68,14 @@
  *   as a request to retransmit the reply, and drop.
  * - RESEND_ON_ACK: a reply that the client dropped comes again after a time only. A keepalive probe
  *   (one below the request's end) asks for it as well, and an ack inside the reply.
+ * - RUN_ACK: each ack that a client sends while replies are on their way has these sent twice.
+ * - RUN_FREE: what is acknowledged is kept, and sent again. RUN_MARK: the socket acknowledges a get
+ *   whose reply is lost, which RESEND_TIMER alone sends again.
  *
  * Follow from others, and cost nothing to have: PUBLISH_FIRST (after the send it is published too
  * late for the client's next get, which is passed), NOTE_XDP and RESEND_XDP (if TC does RESEND_TC:
  * a copy of a get that XDP has passed may be answered before TC sees it, which then gets the same
- * reply again), ONE (while a reply is outstanding no ack is both below its end and equal to ksnd),
+ * reply again),
  * OLD_ACK and OLD_SEQ (if TC alone notes acks; otherwise a queued ack is translated wrongly and the
  * socket not told).
  *
@@ -97,6 +107,9 @@ enum splice_rule {
     RULE_RESEND,        /* data below the request's end gets the reply again */
     RULE_RESEND_MIXED,  /* also if it has bytes beyond that end: those the client sends again */
     RULE_RESEND_ON_ACK, /* a bare ack of less than the reply gets the reply again */
+    RULE_RUN_ACK,       /* unless that acknowledges more than before, and the last reply is whole */
+    RULE_RUN_FREE,      /* an ack inside the run frees the replies before it, */
+    RULE_RUN_MARK,      /* and the requests before the mark, not others */
     RULE_RESEND_KEPT,   /* with the bytes of the first time, not those of a new lookup */
     RULE_PIECE_HELD,    /* a piece of it, but the last, holds the request's ack back */
     RULE_RESEND_TIMER,  /* a timer sends it again if the client asks for nothing */
@@ -120,7 +133,8 @@ enum splice_rule {
     RULE_CONSUMED,      /* of which the server has consumed all, */
     RULE_KSND,          /* to a client that has all that the socket has sent, */
     RULE_SENT,          /* which is all that the server has written, */
-    RULE_ONE,           /* if nothing is outstanding, */
+    RULE_RUN,           /* and that begins where the requests of a run end, if there is one, */
+    RULE_RUN_END,       /* whose reply goes behind the run's, */
     RULE_FOLLOWED,      /* once the connection is followed, see splice_learn, */
     RULE_CLOSING,       /* and before a FIN of either side */
     RULE_WHOLE,         /* only whole requests that fill their segment */
@@ -167,8 +181,11 @@ struct splice_conn {
     num learned; /* what the socket had of the client's bytes when it became known */
     bool outstanding, busy, closing, frozen;
     num req_start, req_len, rep_start, rep_len;
-    num last_ack_sent; /* the highest ack that the socket has sent, before it was held back */
-    uint8_t kept;      /* the model's: whose reply it is */
+    num mark_req, mark_rep; /* where a request of the run begins, and its reply; none: mark_rep is
+                               not after rep_start */
+    num last;               /* where its last reply begins */
+    num last_ack_sent;      /* the highest ack that the socket has sent, before it was held back */
+    uint8_t kept;           /* the model's: whose reply it is */
 };
 
 /* What the server publishes, on the socket's numbers, in one 64-bit word. */
@@ -204,6 +221,45 @@ static inline bool follows(splice_rules off, enum splice_rule rule)
 static inline num splice_rep_end(const struct splice_conn *c)
 {
     return c->rep_start + c->rep_len;
+}
+
+static inline num splice_req_end(const struct splice_conn *c)
+{
+    return c->req_start + c->req_len;
+}
+
+/* Whether a segment comes while replies are outstanding: a get's is then one more of the run. */
+static inline bool splice_runs(const struct splice_conn *c, const struct splice_segment *g)
+{
+    return c->outstanding && before(g->ack, splice_rep_end(c));
+}
+
+/* Where the reply to a get begins. */
+static inline num splice_reply_start(const struct splice_conn *c, const struct splice_segment *g)
+{
+    return splice_runs(c, g) ? splice_rep_end(c) : g->ack;
+}
+
+/* The client has acknowledged the run, or a part of it. */
+static inline void splice_acknowledge(struct splice_conn *c, num ack, splice_rules off)
+{
+    if (!c->outstanding || !after(ack, c->rep_start))
+        return;
+    if (!before(ack, splice_rep_end(c))) {
+        c->outstanding = false;
+        return;
+    }
+    if (!follows(off, RULE_RUN_FREE))
+        return;
+    if (!follows(off, RULE_RUN_MARK)) {
+        c->req_start = splice_req_end(c);
+        c->req_len = 0;
+    } else if (after(c->mark_rep, c->rep_start) && !before(ack, c->mark_rep)) {
+        c->req_len -= c->mark_req - c->req_start;
+        c->req_start = c->mark_req;
+    }
+    c->rep_len -= ack - c->rep_start;
+    c->rep_start = ack;
 }
 
 /* The socket's image of a client's ack, or of an edge of its SACK blocks. */
@@ -268,12 +324,13 @@ static inline enum splice_rule splice_refuses(const struct splice_conn *c,
                                               const struct splice_boundary *b,
                                               const struct splice_segment *g, splice_rules off)
 {
-    num seq = g->seq - c->M, ack = g->ack - c->N;
+    num seq = g->seq - c->M, ack = splice_reply_start(c, g) - c->N;
 
     if (c->busy && follows(off, RULE_BUSY))
         return RULE_BUSY;
-    if (c->outstanding && before(g->ack, splice_rep_end(c)) && follows(off, RULE_ONE))
-        return RULE_ONE;
+    if (splice_runs(c, g) && follows(off, RULE_RUN) &&
+        (g->seq != splice_req_end(c) || before(g->ack, c->rep_start)))
+        return RULE_RUN;
     if (c->closing && follows(off, RULE_CLOSING))
         return RULE_CLOSING;
     if (!c->followed && follows(off, RULE_FOLLOWED))
@@ -290,15 +347,17 @@ static inline enum splice_rule splice_refuses(const struct splice_conn *c,
 /*
  * Whether a retransmission answers this segment. A bare ack from before the request was sent (its
  * seq is req_start) asks for nothing, and the socket may wait for it. A keepalive probe has the
- * number before the request's end.
+ * number before the request's end. `more`: it acknowledges more than any before it: mostly a client
+ * that has part of a run; but none ends inside a reply, unless the client has dropped the rest.
  */
 static inline bool splice_resends(const struct splice_conn *c, const struct splice_segment *g,
-                                  splice_rules off)
+                                  bool more, splice_rules off)
 {
-    num req_end = c->req_start + c->req_len;
+    num req_end = splice_req_end(c);
 
     if (!g->len)
         return after(g->seq, c->req_start) && (num)(g->ack - c->rep_start) < c->rep_len &&
+               (!more || after(g->ack, c->last) || !follows(off, RULE_RUN_ACK)) &&
                follows(off, RULE_RESEND_ON_ACK);
     if (!before(g->seq, req_end) || !follows(off, RULE_RESEND))
         return false;
@@ -317,11 +376,11 @@ static inline bool splice_releases(const struct splice_conn *c, const struct spl
            after(c->last_ack_sent, c->req_start - (c->M - c->req_len)) && follows(off, RULE_HELD);
 }
 
-/* The retransmitted reply; its bytes are the model's. */
+/* The retransmitted replies; their bytes are the model's. */
 static inline struct splice_segment splice_reply(const struct splice_conn *c)
 {
     return (struct splice_segment){.seq = c->rep_start,
-                                   .ack = c->req_start + c->req_len,
+                                   .ack = splice_req_end(c),
                                    .len = c->rep_len,
                                    .kept = true,
                                    .content = c->kept};
@@ -352,7 +411,7 @@ static inline struct splice_segment splice_piece(const struct splice_conn *c,
 }
 
 /*
- * What a stage does with a segment; `get`: it is one whole get. TC alone ends what is outstanding
+ * What a stage does with a segment; `get`: it is one whole get. TC alone frees what is acknowledged
  * when it passes a segment: it has looked at the checksum.
  */
 static inline enum splice_verdict splice_judge(struct splice_conn *c,
@@ -360,18 +419,21 @@ static inline enum splice_verdict splice_judge(struct splice_conn *c,
                                                const struct splice_segment *g, bool get,
                                                enum splice_stage stage, splice_rules off)
 {
+    num start = c->rep_start;
+
     if (!c->known)
         return SPLICE_PASS;
     if (c->frozen && follows(off, RULE_FROZEN))
         return stage == SPLICE_XDP ? SPLICE_DEFER : SPLICE_DROP;
-    if (stage == SPLICE_TC && c->outstanding && !before(g->ack, splice_rep_end(c)))
-        c->outstanding = false;
+    if (stage == SPLICE_TC)
+        splice_acknowledge(c, g->ack, off);
     if (c->outstanding && follows(off, stage == SPLICE_XDP ? RULE_RESEND_XDP : RULE_RESEND_TC) &&
-        splice_resends(c, g, off))
+        splice_resends(c, g, c->rep_start != start, off))
         return SPLICE_RESEND;
     if (!get || splice_refuses(c, b, g, off) != NRULES)
         return SPLICE_PASS;
-    if (stage == SPLICE_XDP && c->kack != (num)(g->ack - c->N) && follows(off, RULE_ACK_DUE))
+    if (stage == SPLICE_XDP && c->kack != (num)(splice_reply_start(c, g) - c->N) &&
+        follows(off, RULE_ACK_DUE))
         return SPLICE_DEFER;
     return SPLICE_ANSWER;
 }
@@ -382,24 +444,43 @@ static inline enum splice_verdict splice_judge(struct splice_conn *c,
  */
 static inline bool splice_pays(struct splice_conn *c, const struct splice_segment *g)
 {
-    num ack = g->ack - c->N;
+    num ack = splice_reply_start(c, g) - c->N;
     bool pays = c->kack != ack;
 
     c->kack = ack;
     return pays;
 }
 
-/* The get has been answered with rep_len bytes: both streams are longer than the socket knows. */
-static inline void splice_commit(struct splice_conn *c, const struct splice_segment *g, num rep_len)
+/*
+ * The get has been answered with rep_len bytes, which are returned: both streams are longer than
+ * the socket knows.
+ */
+static inline struct splice_segment
+splice_commit(struct splice_conn *c, const struct splice_segment *g, num rep_len, splice_rules off)
 {
-    c->req_start = g->seq;
-    c->req_len = g->len;
-    c->rep_start = g->ack;
-    c->rep_len = rep_len;
+    num start = splice_reply_start(c, g);
+    struct splice_segment reply = {.seq = follows(off, RULE_RUN_END) ? start : g->ack,
+                                   .ack = g->seq + g->len,
+                                   .len = rep_len,
+                                   .kept = true};
+
+    splice_acknowledge(c, g->ack, off);
+    if (!c->outstanding) {
+        c->req_start = c->mark_req = g->seq;
+        c->rep_start = c->mark_rep = g->ack;
+        c->req_len = c->rep_len = 0;
+    } else if (!after(c->mark_rep, c->rep_start)) {
+        c->mark_req = g->seq;
+        c->mark_rep = start;
+    }
+    c->last = start;
+    c->req_len += g->len;
+    c->rep_len += rep_len;
     c->M += g->len;
     c->N += rep_len;
     c->outstanding = true;
     c->busy = false;
+    return reply;
 }
 
 /*

@@ -41,6 +41,7 @@ enum {
     FDS = 3 + 6 + THREADS, /* of the process */
     SLOTS = 64,
     KEPT = 1000,
+    ACKED = 7, /* bytes of what was kept */
     REQUESTS = 1000,
     ROUNDS = 200,
     FEW = 512, /* descriptors; each that is open has a smaller number */
@@ -310,18 +311,20 @@ static void close_again(struct pair *pair)
     close(pair->server);
 }
 
-/* Has the kernel answer with `kept`, and the client acknowledge none of it. */
+/* Has the kernel answer with `kept`, and the client acknowledge none of it, but what was before. */
 static struct mc_tcp_conn answer(const struct test *test, struct pair *pair, const char *kept)
 {
-    struct mc_tcp_rtx rtx = {.n = KEPT};
+    struct mc_tcp_rtx rtx = {.n = ACKED + KEPT};
     struct mc_tcp_conn conn = make_entry(pair->server, tag);
     uint32_t at = 5;
 
     conn.delta = (struct mc_tcp_delta){.rx = 300, .tx = 5000, .nreply = KEPT, .nrequest = 100};
     conn.delta.reply = conn.snd_una + 5000 - KEPT;
     conn.rtx = (uint16_t)at;
-    rtx.owner = mc_tcp_rtx_owner(conn.delta.reply, conn.slot, conn.generation);
-    memcpy(rtx.text, kept, KEPT);
+    conn.last = conn.delta.reply + KEPT / 2;
+    rtx.owner = mc_tcp_rtx_owner(conn.last, conn.slot, conn.generation);
+    rtx.start = conn.delta.reply - ACKED;
+    memcpy(rtx.text + ACKED, kept, KEPT);
     bpf_map_update_elem(test->kernel.entries.kept, &at, &rtx, BPF_ANY);
     return conn;
 }

@@ -249,7 +249,7 @@ def slots_that_owe(which):
 
 def entries(which):
     """(those that wait for a connection's first reply, the others)."""
-    waits = [value[104:136] == bytes(32) for _, value in map_of(which, "mc_tcp_conns")]
+    waits = [value[120:152] == bytes(32) for _, value in map_of(which, "mc_tcp_conns")]
     return sum(waits), len(waits) - sum(waits)
 
 
@@ -340,7 +340,7 @@ def a_route_becomes_narrower():
         def size():
             c.set(b"other", b"1")
             found, = [value for key, value in map_of(one, "mc_tcp_conns") if key not in old]
-            return struct.unpack_from("H", found, 70)[0]
+            return struct.unpack_from("H", found, 86)[0]
         tap.is_(size(), 1448, "an entry has the size of the server's segments")
         tap.is_(one.kernel_gives(c, b"get foo\r\n", kernel.answer((b"foo", b"x" * 900))), True,
                 "the kernel answers with a long value")
