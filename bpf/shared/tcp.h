@@ -144,8 +144,8 @@ enum {
 /*
  * How numbers are translated: what the socket did not see, and the outstanding replies, which
  * follow each other, as do their requests: where these and those begin (wire), and their bytes.
- * nreply: 0: there is none, and the last ended where `reply` is. What the client has acknowledged of the replies is none of them; the
- * requests may begin with some whose replies are acknowledged.
+ * nreply: 0: there is none, and the last ended where `reply` is. What the client has acknowledged
+ * of the replies is none of them; the requests may begin with some whose replies are acknowledged.
  */
 struct mc_tcp_delta {
     __u32 rx, tx;
