@@ -408,17 +408,25 @@ class Pair:
             self.add_link(i, mtu)
 
     def make(self, i, mtu):
+        self.make_bare(i, mtu)
+        self.accept(i)
+
+    def make_bare(self, i, mtu):
         # Station addresses without a byte that would end a key: see e2e/kernel/wrong-answers.t.
         sh("ip", "link", "add", "sv%d" % i, "mtu", mtu, "address", "02:4d:43:00:01:%02x" % (64 + i),
            "netns", self.server, "type", "veth", "peer", "name", "cl%d" % i, "mtu", mtu,
            "address", "02:4d:43:00:02:%02x" % (64 + i), "netns", self.client)
+
+    def accept(self, i):
+        """The client's end takes what native XDP sends."""
         try:
             self.passes.append(attach_pass("cl%d" % i, self.client))
         except OSError as error:
             tap.skip_all("no XDP program on a veth: %s" % error)
 
-    def add_link(self, i, mtu=1500):
-        self.make(i, mtu)
+    def add_link(self, i, mtu=1500, bare=False):
+        """bare: until `accept` the client's end has no program."""
+        (self.make_bare if bare else self.make)(i, mtu)
         for namespace, interface, last in ((self.server, "sv%d" % i, 1),
                                            (self.client, "cl%d" % i, 2)):
             sh("ip", "address", "add", "10.77.%d.%d/24" % (i, last), "dev", interface,

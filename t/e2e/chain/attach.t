@@ -199,10 +199,11 @@ def interfaces_that_are_removed_and_created(front):
     m.becomes("%s: removed" % front, sv1__state="gone", sv1__xdp="none", sv1__tc="no")
     os.close(m.pair.passes.pop())
     m.serves("%s: the other interface goes on" % front)
-    m.pair.add_link(1)
-    plain(m.pair, 1) # it is attached before its peer has a program
+    m.pair.add_link(1, bare=True)
+    plain(m.pair, 1)
     m.becomes("%s: made again" % front, sv1__state="up", sv1__xdp="generic", sv1__tc="yes",
               reattached=1)
+    m.pair.accept(1)
     m.serves("%s: a new interface is attached" % front, "10.77.1.1")
     m.ip("link set sv1 down")
     m.becomes("%s: down" % front, sv1__state="down", sv1__xdp="generic")
