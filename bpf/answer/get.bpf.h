@@ -35,6 +35,14 @@ static __always_inline int text_is_verb(u32 text)
     return text == TEXT_GETS || (text & TEXT_META_MASK) == TEXT_META;
 }
 
+/* What a request that begins with these bytes seems to be: HEAD_GET, HEAD_VERB or HEAD_FOREIGN. */
+static __always_inline enum verdict text_kind(u32 text)
+{
+    if (text == TEXT_GET)
+        return HEAD_GET;
+    return text_is_verb(text) ? HEAD_VERB : HEAD_FOREIGN;
+}
+
 /* --- get and gets ---------------------------------------------------------------------------- */
 
 /*

@@ -263,8 +263,8 @@ __attribute__((noinline)) int mac_check(u64 macs, u32 ifindex)
 }
 
 /*
- * Whether a packet is for a single machine. One that seems to be for another than this may be for a
- * macvlan or a bridge above the interface: mac_check tells.
+ * Whether a packet has the MAC address of one machine. Linux takes that of a macvlan or a bridge
+ * above the interface for another machine's (PACKET_OTHERHOST); mac_check knows it.
  */
 static __always_inline int skb_is_for_one(const struct __sk_buff *skb)
 {

@@ -162,8 +162,8 @@ struct mc_tcp_delta {
  * retransmits             how often the outstanding replies were sent again, as far as
  *                         MC_TCP_RETRANSMITS
  * last                    where the last outstanding reply begins (wire)
- * mark_request, _reply    where the request of one that is not the first begins, and this one
- *                         (wire); none, if that is not behind delta.reply
+ * mark_request, _reply    where one outstanding request behind the first begins, and its reply
+ *                         (wire); there is none if mark_reply is not behind delta.reply
  * again                   where the outstanding replies ended when they were last sent again
  * irs, iss                the sequence numbers of the client's and of the server's first byte: the
  *                         initial ones plus 1

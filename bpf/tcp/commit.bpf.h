@@ -83,8 +83,7 @@ static __always_inline enum verdict conn_refuses(const struct mc_tcp_conn *conn,
     return seq_before(segment->tsval, conn->client_ts) ? PASS_TCP_SEGMENT : VERDICT_OK;
 }
 
-/* The retransmit buffer of replies that are kept no longer, or elsewhere; freed without the lock.
- */
+/* A retransmit buffer whose replies are acknowledged, or copied to another; freed unlocked. */
 struct rtx_place {
     u64 owner;
     u32 rtx;

@@ -99,7 +99,7 @@ struct segment_scratch {
     u32 at;        /* of the next one in the text */
     u32 kind;      /* what it seems to be */
     char text[REQUEST_ROOM + 1024];
-    /* --- kept replies, whose text is in the place of the requests' (rtx.bpf.h) --- */
+    /* --- kept replies, copied to `text` when the requests there are read (rtx.bpf.h) --- */
     u32 nkept; /* its bytes, */
     u32 skip;  /* of which so many are not needed any more */
 };
@@ -348,7 +348,7 @@ enum { CONN_BEYOND = 1 << 17 /* of a window, beside which others may have been t
 
 /*
  * How far behind what a socket has acknowledged a client's segment may end. The window counts
- * twice: the one that is known may be an older one than the last.
+ * twice, since the socket may have told the client a larger one than the program has seen.
  */
 static __always_inline u32 conn_room(const struct mc_tcp_conn *conn)
 {

@@ -243,8 +243,7 @@ static __always_inline void conn_egress(struct mc_tcp_conn *conn, const struct t
     u32 ack = segment->flags & TCP_ACK ? segment->ack : conn->born; /* that says nothing */
     u32 tsval = conn_timestamp_tx(conn, segment->tsval);
 
-    /* Of what has no timestamps Linux takes that window, too, which came with the highest number.
-     */
+    /* Without timestamps Linux also takes the window that came with the highest number. */
     if (conn_is_unstamped(conn) && !seq_before(ack, conn->last_ack_sent))
         conn->window = bpf_htons(segment->window);
     if (seq_before(conn->last_ack_sent, ack))

@@ -28,14 +28,6 @@ enum {
 #define TEXT_NOOP_REPLY 0x0a0d4e4du
 enum { NNOOP = 4 };
 
-/* What a request that begins with these bytes seems to be: HEAD_GET, HEAD_VERB or HEAD_FOREIGN. */
-static __always_inline enum verdict text_kind(u32 text)
-{
-    if (text == TEXT_GET)
-        return HEAD_GET;
-    return text_is_verb(text) ? HEAD_VERB : HEAD_FOREIGN;
-}
-
 static __always_inline u64 pipeline_word(const struct segment_scratch *tcp, u64 at)
 {
     bound_mask(at, REQUEST_ROOM - 1);

@@ -91,8 +91,7 @@ static __always_inline void move_back(void *from, const u64 n)
     barrier();
 }
 
-/* --- in a frame, as XDP has it -----------------------------------------------------------------
- */
+/* --- in a frame, as XDP has it ---------------------------------------------------------------- */
 
 /* Widens a request, whose headers are there. 0: there is no room, or only then: WIDE_LOST. */
 enum { WIDE_NOT, WIDE, WIDE_LOST };
@@ -134,8 +133,7 @@ static __always_inline int xdp_narrow(struct xdp_md *ctx, struct offsets offsets
     return 1;
 }
 
-/* --- in scratch, as TC makes it ----------------------------------------------------------------
- */
+/* --- in scratch, as TC makes it --------------------------------------------------------------- */
 
 /* Narrows the reply whose headers are there. */
 __attribute__((noinline)) int scratch_narrow(struct scratch *scratch)

@@ -122,8 +122,7 @@ static __always_inline int tcp_xdp_answer(struct xdp_md *ctx, struct scratch *sc
     return tcp_xdp_pass(tcp, rc);
 }
 
-/* What a frame is ready for: tcp_xdp_answer, for which both of IP's versions go on as one. */
-enum { XDP_READY = -1 };
+enum { XDP_READY = -1 /* beside the verdicts: the frame goes on */ };
 
 /* Whether a segment is no request that is answered, by its first bytes. */
 static __always_inline int text_is_foreign(const struct tcp_segment *segment, const void *text,
@@ -225,8 +224,7 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
 }
 
 static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct scratch *scratch,
-                                         struct segment_scratch *tcp, struct mc_tcp_conn **entry,
-                                         struct offsets offsets)
+                                         struct segment_scratch *tcp, struct offsets offsets)
 {
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
@@ -247,7 +245,6 @@ static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct scratch *scr
     slot = conn_slot(conn);
     if (!slot)
         return XDP_PASS;
-    *entry = conn;
     scratch->nframe = (u64)(end - data);
     return tcp_xdp_segment(ctx, scratch, tcp, conn, slot, offsets);
 }
@@ -258,16 +255,15 @@ int mc_tcp_xdp(struct xdp_md *ctx)
     void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
-    struct mc_tcp_conn *conn = NULL;
     int verdict = XDP_PASS;
 
     if (!tcp || !scratch || data + ETH_HLEN + IP4_BYTES > end)
         return XDP_PASS;
     tcp->unstamped = 0;
     if (LOAD16(data + 12) == bpf_htons(ETH_P_IP))
-        verdict = tcp_xdp_frame(ctx, scratch, tcp, &conn, OFFSETS(0, 0));
+        verdict = tcp_xdp_frame(ctx, scratch, tcp, OFFSETS(0, 0));
     else if (LOAD16(data + 12) == bpf_htons(ETH_P_IPV6))
-        verdict = tcp_xdp_frame(ctx, scratch, tcp, &conn, OFFSETS(0, 1));
+        verdict = tcp_xdp_frame(ctx, scratch, tcp, OFFSETS(0, 1));
     if (unlikely(READ_ONCE(tcp->unstamped)) && verdict != XDP_DROP &&
         !tcp_xdp_narrow(ctx, verdict == XDP_TX))
         return XDP_DROP;

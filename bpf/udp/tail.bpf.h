@@ -40,15 +40,14 @@ static __always_inline int segment_asks_nothing(const void *ip, const void *end,
 {
     const u16 form = bpf_htons((TCP_STAMPED / 4) << 12 | TCP_PSH | TCP_ACK);
     const void *l4 = ip + ip_bytes(v6);
-    u32 text, traffic = v6 ? LOAD8(ip + 1) >> 4 : LOAD8(ip + 1);
+    u32 traffic = v6 ? LOAD8(ip + 1) >> 4 : LOAD8(ip + 1);
 
     if (l4 + TCP_STAMPED > end || (LOAD16(l4 + 12) | bpf_htons(TCP_PSH)) != form ||
         LOAD32(l4 + 20) != TCP_TIMESTAMPS || (traffic & 3) == 3)
         return 0;
-    if (l4 + TCP_STAMPED + sizeof(text) > end)
+    if (l4 + TCP_STAMPED + sizeof(u32) > end)
         return 1;
-    text = LOAD32(l4 + TCP_STAMPED);
-    return text != TEXT_GET && !text_is_verb(text);
+    return text_kind(LOAD32(l4 + TCP_STAMPED)) == HEAD_FOREIGN;
 }
 
 /*

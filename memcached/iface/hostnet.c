@@ -677,17 +677,21 @@ size_t hostnet_ways(struct hostnet *hostnet, const struct hostnet_scope *scope, 
     return n;
 }
 
+/* Whether what leaves by an interface may leave by no attached one. */
+static bool is_open(const struct hostnet *hostnet, const struct hostnet_link *link)
+{
+    const struct hostnet_link *master = hostnet_link(hostnet, link->master);
+
+    return link->up && !link->loopback && !link->leads && !(master && master->leads);
+}
+
 const struct hostnet_link *hostnet_open_way(const struct hostnet *hostnet)
 {
-    const struct hostnet_link *link, *master;
     size_t i;
 
-    for (i = 0; i < hostnet->nlinks; i++) {
-        link = &hostnet->links[i];
-        master = hostnet_link(hostnet, link->master);
-        if (link->up && !link->loopback && !link->leads && !(master && master->leads))
-            return link;
-    }
+    for (i = 0; i < hostnet->nlinks; i++)
+        if (is_open(hostnet, &hostnet->links[i]))
+            return &hostnet->links[i];
     return NULL;
 }
 
@@ -703,13 +707,10 @@ static bool share_subnet(const struct hostnet_address *a, const struct hostnet_a
            (bits % 8 == 0 || (a->local[last] ^ b->local[last]) >> (8 - bits % 8) == 0);
 }
 
-/* Whether what leaves by an interface may avoid the attached ones. */
+/* Whether it is there, and the server's replies may leave by it and no attached one. */
 static bool avoids(const struct hostnet *hostnet, const struct hostnet_link *link)
 {
-    const struct hostnet_link *master = link ? hostnet_link(hostnet, link->master) : NULL;
-
-    return link && link->up && !link->loopback && !link->leads && !(master && master->leads) &&
-           !in_vrf(hostnet, link);
+    return link && is_open(hostnet, link) && !in_vrf(hostnet, link);
 }
 
 /*

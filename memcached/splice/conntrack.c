@@ -136,7 +136,6 @@ bool conntrack_be_liberal(struct conntrack *conntrack, const struct mc_tcp_flow 
                  .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK},
         .family = {.nfgen_family = is_v4 ? AF_INET : AF_INET6, .version = NFNETLINK_V0},
     };
-
     int rc;
 
     if (conntrack->is_missing || !is_there())
