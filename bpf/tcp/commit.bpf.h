@@ -48,27 +48,27 @@ static __always_inline u32 conn_reply_start(const struct mc_tcp_conn *conn,
     return conn_runs(conn, segment) ? delta_reply_end(&conn->delta) : segment->ack;
 }
 
-/* Whether a client's segment acknowledges what its socket does not know yet. */
+/* Whether a request, whose reply begins at tcp->start, acknowledges what is news to its socket. */
 static __always_inline int conn_acks_new(const struct mc_tcp_conn *conn,
-                                         const struct tcp_segment *segment)
+                                         const struct segment_scratch *tcp)
 {
-    return conn->snd_una != conn_reply_start(conn, segment) - conn->delta.tx;
+    return conn->snd_una != tcp->start - conn->delta.tx;
 }
 
 /*
- * Whether a segment is the next thing for the server to do, by this boundary: 0, or the reason to
- * pass. Without the lock it tells what probably is so.
+ * Whether a request, whose reply begins at tcp->start, is the next thing for the server to do, by
+ * this boundary: 0, or the reason to pass. Without the lock it tells what probably is so.
  */
 static __always_inline enum verdict conn_refuses(const struct mc_tcp_conn *conn,
                                                  const struct mc_tcp_slot *slot,
-                                                 const struct tcp_segment *segment, u64 boundary)
+                                                 const struct segment_scratch *tcp, u64 boundary)
 {
-    u32 seq = segment->seq - conn->delta.rx;
-    u32 ack = conn_reply_start(conn, segment) - conn->delta.tx;
+    const struct tcp_segment *segment = &tcp->segment;
+    u32 seq = segment->seq - conn->delta.rx, ack = tcp->start - conn->delta.tx;
     u32 flags = conn->flags & (MC_TCP_FOLLOWED | MC_TCP_CLOSING | MC_TCP_UNSTAMPED);
 
-    if (unlikely(conn_runs(conn, segment)) && (segment->seq != delta_request_end(&conn->delta) ||
-                                               seq_before(segment->ack, conn->delta.reply)))
+    if (unlikely(tcp->start != segment->ack) && (segment->seq != delta_request_end(&conn->delta) ||
+                                                 seq_before(segment->ack, conn->delta.reply)))
         return PASS_TCP_UNACKED; /* RULE_RUN */
     /* RULE_FOLLOWED, RULE_CLOSING */
     if ((flags != MC_TCP_FOLLOWED &&
@@ -203,7 +203,7 @@ static __always_inline enum verdict conn_commit(struct mc_tcp_conn *conn, struct
     read_barrier();
     if (boundary != tcp->boundary || tcp->start != conn_reply_start(conn, segment))
         return PASS_TCP_BOUNDARY;
-    rc = conn_refuses(conn, slot, segment, boundary); /* RULE_AGAIN */
+    rc = conn_refuses(conn, slot, tcp, boundary); /* RULE_AGAIN */
     if (rc)
         return rc;
     tcp->ack_due = conn->snd_una != ack;

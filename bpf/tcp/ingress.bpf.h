@@ -207,7 +207,7 @@ static __always_inline enum verdict
 tcp_leave_request(struct segment_scratch *tcp, const struct mc_tcp_conn *conn, enum verdict why)
 {
     tcp_leave(tcp, why);
-    if (conn_acks_new(conn, &tcp->segment))
+    if (conn_acks_new(conn, tcp))
         tcp->reason = why;
     return why;
 }
@@ -242,7 +242,7 @@ static __always_inline enum verdict tcp_tc_answer(struct __sk_buff *skb, struct 
     tcp->boundary = READ_ONCE(slot->boundary);
     read_barrier();
     tcp->start = conn_reply_start(conn, &tcp->segment);
-    rc = conn_refuses(conn, slot, &tcp->segment, tcp->boundary);
+    rc = conn_refuses(conn, slot, tcp, tcp->boundary);
     if (rc)
         return tcp_leave(tcp, rc);
     if (!(tcp->unstamped ? skb_save_headers(skb, scratch, TCP_BYTES)

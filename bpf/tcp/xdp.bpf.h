@@ -208,14 +208,14 @@ static __always_inline int tcp_xdp_segment(struct xdp_md *ctx, struct scratch *s
     tcp->boundary = READ_ONCE(slot->boundary);
     read_barrier();
     tcp->start = conn_reply_start(conn, &tcp->segment);
-    rc = conn_refuses(conn, slot, &tcp->segment, tcp->boundary);
+    rc = conn_refuses(conn, slot, tcp, tcp->boundary);
     if (rc)
         return tcp_xdp_pass(tcp, rc);
     if (!conn_came_by_path(conn, LOAD64(data + 6), ctx->ingress_ifindex, 0) ||
         (unlikely(MACS(data) != control.mac) && mac_check(MACS(data), ctx->ingress_ifindex)))
         return tcp_xdp_pass(tcp, PASS_TCP_WAY);
-    if (conn_acks_new(conn, &tcp->segment)) /* RULE_ACK_DUE */
-        return XDP_PASS; /* TC answers it and tells the socket, or counts why not */
+    if (conn_acks_new(conn, tcp)) /* RULE_ACK_DUE */
+        return XDP_PASS;          /* TC answers it and tells the socket, or counts why not */
     scratch->offsets = offsets;
     scratch->ntext = tcp->segment.n;
     scratch->saved.back = conn->mac;
