@@ -320,7 +320,7 @@ func (c *client) chooseWrite(t *target, key int) kind {
 	if op == opIncr && t.family == familyDown {
 		op = opDecr
 	}
-	if _, ok := c.seen[key]; op == opCas && !ok {
+	if _, ok := c.seen[key]; op == opCas && (!ok || (c.run.rules.lateIDs && t.family != familyText)) {
 		op = opSet
 	}
 	return op

@@ -245,6 +245,8 @@ func (r *run) parse() {
 	flag.IntVar(&r.expire, "expire", 0, "percent of the writes that expire in 1 or 2 s")
 	flag.DurationVar(&r.lullPeriod, "lull", 0, "after a tenth of it nearly no writes for the rest")
 	flag.BoolVar(&r.rules.evicts, "evicts", false, "memory is short: any item may go at any time")
+	flag.BoolVar(&r.rules.lateIDs, "late-ids", false,
+		"a get beside an incr or decr may have the old value with the new CAS id")
 	flag.IntVar(&r.churnRate, "churn", 0, "writes a second to other keys")
 	flag.IntVar(&r.fillers, "fillers", 20000, "how many other keys")
 	flag.IntVar(&r.growTo, "grow", 0, "how many new keys to store beside")

@@ -92,6 +92,9 @@ type state struct {
 type rules struct {
 	evicts bool  // memory is short
 	slack  int64 // between the clocks: the server's moves in ticks
+	// A get that overlaps an incr or decr may have the old value with the new id: memcached
+	// writes the id into the item that it has replaced, while another thread still answers from it.
+	lateIDs bool
 }
 
 func chain(value, more uint64) uint64 {
@@ -193,6 +196,23 @@ func sight(history []porcupine.Operation) sightings {
 	return all
 }
 
+// The gets whose ids tell nothing, for lateIDs.
+func besideCounts(history []porcupine.Operation) map[*input]bool {
+	beside := map[*input]bool{}
+	for _, count := range history {
+		by := count.Input.(*input)
+		if by.op != opIncr && by.op != opDecr {
+			continue
+		}
+		for _, get := range history {
+			if in := get.Input.(*input); in.key == by.key && in.call < by.ret && by.call < in.ret {
+				beside[in] = get.Output.(output).result == resHit
+			}
+		}
+	}
+	return beside
+}
+
 func (r *rules) step(all sightings, s state, in *input, out output) (bool, state) {
 	order := s.order
 	if in.order != 0 {
@@ -276,11 +296,19 @@ func byKey(history []porcupine.Operation) [][]porcupine.Operation {
 
 func (r *rules) model(history []porcupine.Operation) porcupine.Model {
 	all := sight(history)
+	var beside map[*input]bool
+	if r.lateIDs {
+		beside = besideCounts(history)
+	}
 	return porcupine.Model{
 		Partition: byKey,
 		Init:      func() interface{} { return state{} },
 		Step: func(s, in, out interface{}) (bool, interface{}) {
-			ok, next := r.step(all, s.(state), in.(*input), out.(output))
+			answer := out.(output)
+			if beside[in.(*input)] {
+				answer.cas = 0
+			}
+			ok, next := r.step(all, s.(state), in.(*input), answer)
 			return ok, next
 		},
 		DescribeOperation: func(in, out interface{}) string {

@@ -123,6 +123,31 @@ func TestHistories(t *testing.T) {
 	}
 }
 
+func TestLateIDs(t *testing.T) {
+	counted := func(value, cas uint64) *builder {
+		return history1().set(1, 2, 10).hitID(3, 4, 10, 7).hitID(6, 9, value, cas).
+			does(5, 8, opIncr, 1, output{result: resNumber, value: 11, cas: 8}).hitID(11, 12, 11, 8)
+	}
+	for _, test := range []struct {
+		name         string
+		always, late bool
+		h            *builder
+	}{
+		{"the old value with its id beside incr", true, true, counted(10, 7)},
+		{"the old value with the new id beside incr", false, true, counted(10, 8)},
+		{"another value beside incr", false, false, counted(12, 8)},
+		{"the new value with the old id behind incr", false, false,
+			counted(10, 7).hitID(13, 14, 11, 7)},
+	} {
+		for late, right := range map[bool]bool{false: test.always, true: test.late} {
+			r := rules{lateIDs: late, slack: 1e6}
+			if porcupine.CheckOperations(r.model(*test.h), *test.h) != right {
+				t.Errorf("%s, lateIDs %v: not %v", test.name, late, right)
+			}
+		}
+	}
+}
+
 func TestValues(t *testing.T) {
 	one, two := piece(1, 100), piece(2, 50)
 	if value, first, err := readText(one); value != 1 || first != 1 || err != nil {

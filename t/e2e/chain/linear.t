@@ -4,8 +4,9 @@
 clients saw over TCP and UDP, in text, meta and binary, as in t/e2e/kernel/linear.t.
 
 Only what an observer of packets cannot know is left out: items that expire (-expire) and that are
-evicted (-evicts). LINEAR_SECONDS is the length of each case, without it they end after OPERATIONS;
-linear.py has the details.
+evicted (-evicts). Debian's memcached may answer a get beside an incr with the old value and the new
+CAS id (-late-ids); it does so without the chain too. LINEAR_SECONDS is the length of each case,
+without it they end after OPERATIONS; linear.py has the details.
 """
 import os
 
@@ -35,7 +36,7 @@ def played(m, *words, least=0, ended=0, lossy=0):
     """
     losses = netns.attach_loss("cl0", m.pair.client, lossy) if lossy else []
     done, grown = m.during(lambda: linear.run(
-        "-udp", "-kernel=false", *(("-apart",) if m.bmc else ()),
+        "-udp", "-kernel=false", *(("-apart", "-late-ids") if m.bmc else ()),
         "-address", "%s:%d" % (m.pair.address(), m.server.port), *words, *LENGTH[1],
         seconds=LENGTH[0]))
     for fd in losses:
