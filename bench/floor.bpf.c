@@ -219,13 +219,13 @@ int floor_reply_tcp(struct xdp_md *ctx)
 }
 
 SEC("xdp.frags")
-int floor_pass(struct xdp_md *ctx)
+int floor_pass(struct xdp_md *ctx __attribute__((unused)))
 {
     return XDP_PASS;
 }
 
 SEC("tc")
-int floor_next(struct __sk_buff *skb)
+int floor_next(struct __sk_buff *skb __attribute__((unused)))
 {
     return -1; /* TC_ACT_UNSPEC */
 }

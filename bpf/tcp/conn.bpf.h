@@ -196,7 +196,7 @@ struct lock_wait {
     int taken;
 };
 
-static long lock_try(u32 i, struct lock_wait *wait)
+static long lock_try(u32 i __attribute__((unused)), struct lock_wait *wait)
 {
     u32 was = READ_ONCE(*wait->lock);
 

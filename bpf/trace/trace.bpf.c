@@ -304,6 +304,9 @@ static __always_inline void leave(int verdict, int is_tc, __u32 ifindex)
         __sync_fetch_and_add(&lost, 1);
 }
 
+/* BPF_PROG gives each program a context that those without another argument do not name. */
+#pragma clang diagnostic ignored "-Wunused-parameter"
+
 /* By helpers: what a pointer to bytes may be used for differs from kernel to kernel. */
 SEC("fentry")
 int BPF_PROG(xdp_enter, struct xdp_buff *xdp)
