@@ -11,6 +11,7 @@
 #include "base/anonymous.h"
 #include "base/cgroup.h"
 #include "base/credentials.h"
+#include "base/kept.h"
 #include "base/limited.h"
 #include "base/log.h"
 #include "base/notify.h"
@@ -53,6 +54,7 @@ struct server {
     struct credentials_user user;
     int ready_fd;          /* of process_daemonize, -1 without -d */
     struct notify *notify; /* NULL: no service manager wants to know */
+    struct kept *kept;     /* until the sockets are open */
     struct kcache *kcache;
     char *kernel_error;    /* why the kernel path is off; NULL: it is on, or was not requested */
     struct cgroup *cgroup; /* of `limited`; NULL: as much as the machine has */
@@ -472,6 +474,7 @@ static void build_net(struct server *server)
     config.single_datagrams = o->kcache.chain.wanted;
     config.ping_workers = has_kernel_path(server) || notify_has_watchdog(server->notify);
     config.boundaries = has_kernel_path(server) ? kcache_boundaries(server->kcache) : NULL;
+    config.kept = server->kept;
     config.user = &server->user;
     config.tls = server->tls;
     config.clock = server->clock;
@@ -480,6 +483,9 @@ static void build_net(struct server *server)
         remove_flash(server);
         fatal(EXIT_OS_ERROR, "%s", error);
     }
+    kept_forget_rest(server->kept);
+    kept_close(server->kept);
+    server->kept = NULL;
 }
 
 /* Has the workers serve the rings that the kernel path has opened. */
@@ -689,6 +695,7 @@ static void prepare_process(struct server *server)
     server->memory_path = absolute_path(o->memory_file);
     prepare_auth(server);
     server->notify = notify_open();
+    server->kept = kept_open(server->notify);
     if (o->daemonize)
         server->ready_fd = process_daemonize(o->coredumps);
     block_signals();

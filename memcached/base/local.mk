@@ -7,6 +7,7 @@ base_srcs += memcached/base/base64.c memcached/base/base64.h
 base_srcs += memcached/base/clock.c memcached/base/clock.h
 base_srcs += memcached/base/countdown.h
 base_srcs += memcached/base/limited.c memcached/base/limited.h
+base_srcs += memcached/base/kept.c memcached/base/kept.h
 base_srcs += memcached/base/log.c memcached/base/log.h
 base_srcs += memcached/base/notify.c memcached/base/notify.h
 base_srcs += memcached/base/path.c memcached/base/path.h

@@ -2,8 +2,11 @@
 #include "base/notify.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +20,12 @@ enum {
     STATUS_TEXT = 1024,
     MESSAGE_TEXT = STATUS_TEXT + 64,
     WATCHDOG_MIN_US = 2000000, /* notify_alive comes every second */
+    SETTLE_MS = 5000,
 };
 
 struct notify {
     int fd;
-    bool watchdog;
+    bool watchdog, store;
     char status[STATUS_TEXT]; /* the last that was sent */
 };
 
@@ -67,7 +71,7 @@ static bool is_watched(void)
 
 struct notify *notify_open(void)
 {
-    const char *name = getenv("NOTIFY_SOCKET");
+    const char *name = getenv("NOTIFY_SOCKET"), *store = getenv("FDSTORE");
     struct notify *notify;
     int fd;
 
@@ -84,6 +88,7 @@ struct notify *notify_open(void)
     }
     notify->fd = fd;
     notify->watchdog = is_watched();
+    notify->store = store && strtoul(store, NULL, 10) > 0;
     return notify;
 }
 
@@ -136,6 +141,60 @@ void notify_stopping(struct notify *notify)
 {
     if (notify)
         tell(notify, MSG_DONTWAIT, "STOPPING=1\nSTATUS=ending\n");
+}
+
+bool notify_has_store(const struct notify *notify)
+{
+    return notify && notify->store;
+}
+
+/* With a descriptor. 0 or -errno. */
+static int tell_with(const struct notify *notify, const char *text, int fd)
+{
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec part = {(void *)(uintptr_t)text, strlen(text)};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+
+    control.head =
+        (struct cmsghdr){CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+    return sendmsg(notify->fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* FDPOLL=0: the manager would drop a socket that reports an error. */
+int notify_keep(struct notify *notify, const char *name, int fd)
+{
+    char text[NOTIFY_NAME + 64];
+
+    snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%.*s\nFDPOLL=0\n", NOTIFY_NAME, name);
+    return tell_with(notify, text, fd);
+}
+
+void notify_forget(struct notify *notify, const char *name)
+{
+    tell(notify, 0, "FDSTOREREMOVE=1\nFDNAME=%.*s\n", NOTIFY_NAME, name);
+}
+
+bool notify_settle(struct notify *notify)
+{
+    struct pollfd end = {.events = POLLHUP};
+    int ends[2], error;
+
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return false;
+    error = tell_with(notify, "BARRIER=1", ends[1]);
+    close(ends[1]);
+    end.fd = ends[0];
+    while (error == 0 && poll(&end, 1, SETTLE_MS) < 0 && errno == EINTR)
+        ;
+    close(ends[0]);
+    return error == 0 && (end.revents & POLLHUP);
 }
 
 void notify_close(struct notify *notify)

@@ -28,6 +28,18 @@ void notify_status(struct notify *notify, const char *status);
 /* To be called every second while all of the server runs. */
 void notify_alive(struct notify *notify);
 void notify_stopping(struct notify *notify);
+/*
+ * Whether the manager keeps descriptors for the next process (systemd says so since version 254,
+ * with FDSTORE in the environment; a unit says it for an older one).
+ */
+bool notify_has_store(const struct notify *notify);
+/* It keeps the descriptor under this name, of at most NOTIFY_NAME characters. 0 or -errno. */
+enum { NOTIFY_NAME = 127 };
+int notify_keep(struct notify *notify, const char *name, int fd);
+/* It closes what it has under this name. */
+void notify_forget(struct notify *notify, const char *name);
+/* Waits until it has done all that it was told, at most 5 seconds. Whether it has. */
+bool notify_settle(struct notify *notify);
 void notify_close(struct notify *notify);
 
 #endif

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "net/listen.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/credentials.h"
+#include "base/kept.h"
 #include "base/log.h"
+#include "base/notify.h"
 #include "net/socket.h"
 
 /* What is being opened, and where the error message goes. */
@@ -22,6 +26,65 @@ struct opening {
     bool tls; /* of the streams that are being opened */
     enum protocol protocol;
 };
+
+/* --- what was kept ------------------------------------------------------ */
+
+/* A socket's name in the store: what it is, so that the next process finds it by what it wants. */
+struct kept_name {
+    char text[NOTIFY_NAME + 1];
+};
+
+/* number: among those of the address. Colons separate names. */
+static void name_inet(struct kept_name *out, const char *kind, const struct sockaddr *address,
+                      unsigned int number)
+{
+    char host[INET6_ADDRSTRLEN + 16] = "", port[8] = "";
+    socklen_t len =
+        address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+
+    getnameinfo(address, len, host, sizeof(host), port, sizeof(port),
+                NI_NUMERICHOST | NI_NUMERICSERV);
+    for (char *at = strchr(host, ':'); at; at = strchr(at, ':'))
+        *at = '_';
+    snprintf(out->text, sizeof(out->text), KEPT_PREFIX "%s-%s-%s-%u", kind, host, port, number);
+}
+
+/* By its inode: another socket may have come to the path. False: there is none with this mode. */
+static bool name_unix(struct kept_name *out, const char *path, uint32_t access_mask)
+{
+    struct stat status;
+
+    if (lstat(path, &status) != 0 || !S_ISSOCK(status.st_mode) ||
+        (status.st_mode & 0777) != (access_mask & 0777))
+        return false;
+    snprintf(out->text, sizeof(out->text), KEPT_PREFIX "unix-%llx-%llx",
+             (unsigned long long)status.st_dev, (unsigned long long)status.st_ino);
+    return true;
+}
+
+/* The one of the name, if it is as wanted; -1: none is. */
+static int check_kept(struct kept *kept, const struct kept_name *name, int fd, bool fits)
+{
+    if (fd < 0 || fits)
+        return fd;
+    log_write("the service manager has kept as %s what it is not: a new socket takes its place",
+              name->text);
+    close(fd);
+    kept_forget(kept, name->text);
+    return -1;
+}
+
+/*
+ * The manager still holds the sockets that nothing has taken, as those of a port that is no longer
+ * served: one of them may have an address that is wanted now. Whether to try again.
+ */
+static bool make_room(struct kept *kept, int error)
+{
+    if (error != -EADDRINUSE)
+        return false;
+    kept_forget_rest(kept);
+    return kept_settle(kept);
+}
 
 /* --- one address ------------------------------------------------------- */
 
@@ -60,6 +123,32 @@ static bool keep_address(struct served *served, const struct socket_name *name)
     return true;
 }
 
+/* That which was kept, or a new one. */
+static int get_stream(const struct net_config *config, const struct addrinfo *info)
+{
+    struct kept *kept = config->kept;
+    struct socket_name local;
+    struct kept_name name;
+    int fd;
+
+    name_inet(&name, "tcp", info->ai_addr, 0);
+    fd = kept_take(kept, name.text);
+    fd = check_kept(kept, &name, fd,
+                    fd >= 0 &&
+                        socket_take_tcp(fd, info->ai_addr, info->ai_addrlen, (int)config->backlog));
+    if (fd >= 0)
+        return fd;
+    do
+        fd =
+            socket_open_tcp(info->ai_addr, info->ai_addrlen, info->ai_family, (int)config->backlog);
+    while (make_room(kept, fd));
+    if (fd >= 0 && socket_local(fd, &local) == 0) {
+        name_inet(&name, "tcp", (const struct sockaddr *)&local.address, 0);
+        kept_store(kept, name.text, fd);
+    }
+    return fd;
+}
+
 static int open_stream(struct opening *opening, const struct addrinfo *info)
 {
     struct listening *listening = opening->listening;
@@ -69,8 +158,7 @@ static int open_stream(struct opening *opening, const struct addrinfo *info)
 
     if (listening->nstreams == NET_LISTENERS)
         return -E2BIG;
-    fd = socket_open_tcp(info->ai_addr, info->ai_addrlen, info->ai_family,
-                         (int)opening->config->backlog);
+    fd = get_stream(opening->config, info);
     if (fd < 0)
         return fd;
     *stream = (struct stream_socket){.fd = fd, .tls = opening->tls, .protocol = opening->protocol};
@@ -122,20 +210,51 @@ static int claim_udp(struct listening *listening, const struct addrinfo *info,
     return error;
 }
 
-/* A socket for each worker; a socket's number in the group is the order in which it joined. */
-static int open_group(struct opening *opening, const struct addrinfo *info,
-                      const struct socket_name *name)
+/* The kept socket of an address and worker; -1: there is none. */
+static int take_udp(const struct net_config *config, const struct sockaddr *address, socklen_t len,
+                    unsigned int worker)
 {
+    struct kept_name name;
+    int fd;
+
+    name_inet(&name, "udp", address, worker);
+    fd = kept_take(config->kept, name.text);
+    return check_kept(config->kept, &name, fd,
+                      fd >= 0 && socket_take_udp(fd, address, len, config->reuseport));
+}
+
+static int make_udp(const struct net_config *config, const struct sockaddr *address, socklen_t len,
+                    unsigned int worker)
+{
+    int fd = socket_open_udp(address, len, address->sa_family, config->reuseport);
+    struct kept_name name;
+
+    if (fd < 0)
+        return fd;
+    name_inet(&name, "udp", address, worker);
+    kept_store(config->kept, name.text, fd);
+    return fd;
+}
+
+/*
+ * A socket for each worker; a socket's number in the group is the order in which it joined. first:
+ * the first worker's, if it was kept: then the others have joined behind it, or join now.
+ */
+static int open_group(struct opening *opening, const struct socket_name *name, int first)
+{
+    const struct sockaddr *address = (const struct sockaddr *)&name->address;
     unsigned int n = opening->config->nthreads;
     bool reuseport = opening->config->reuseport;
-    int fd = -1;
+    int fd = first;
 
     for (unsigned int i = 0; i < n; i++) {
         int error;
 
-        fd = i == 0 || reuseport ? socket_open_udp((const struct sockaddr *)&name->address,
-                                                   name->len, info->ai_family, reuseport)
-                                 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        if (i > 0)
+            fd = reuseport ? take_udp(opening->config, address, name->len, i)
+                           : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        if (fd < 0 && (i == 0 || reuseport))
+            fd = make_udp(opening->config, address, name->len, i);
         error = fd < 0 ? (reuseport ? fd : -errno) : add_udp(opening->listening, fd, i);
         if (error)
             return error;
@@ -151,10 +270,13 @@ static int open_datagram(struct opening *opening, const struct addrinfo *info)
 {
     struct listening *listening = opening->listening;
     struct socket_name name;
-    int error = claim_udp(listening, info, &name);
+    int first = take_udp(opening->config, info->ai_addr, info->ai_addrlen, 0), error;
 
+    do
+        error = first < 0 ? claim_udp(listening, info, &name) : socket_local(first, &name);
+    while (make_room(opening->config->kept, error));
     if (error == 0)
-        error = open_group(opening, info, &name);
+        error = open_group(opening, &name, first);
     if (error)
         return error;
     keep_address(&listening->served_udp, &name);
@@ -264,10 +386,29 @@ static bool open_all(struct opening *opening, int32_t port, int type)
     return got == 0;
 }
 
+static int get_unix(const struct net_config *config)
+{
+    const char *path = config->socket_path;
+    struct kept_name name;
+    int fd = -1;
+
+    if (name_unix(&name, path, config->access_mask)) {
+        fd = kept_take(config->kept, name.text);
+        fd = check_kept(config->kept, &name, fd,
+                        fd >= 0 && socket_take_unix(fd, path, (int)config->backlog));
+    }
+    if (fd >= 0)
+        return fd;
+    fd = socket_open_unix(path, config->access_mask, (int)config->backlog);
+    if (fd >= 0 && name_unix(&name, path, config->access_mask))
+        kept_store(config->kept, name.text, fd);
+    return fd;
+}
+
 static bool open_unix(struct opening *opening)
 {
     const struct net_config *config = opening->config;
-    int fd = socket_open_unix(config->socket_path, config->access_mask, (int)config->backlog);
+    int fd = get_unix(config);
 
     if (fd < 0) {
         fail(opening, "UNIX socket:", config->socket_path, fd);

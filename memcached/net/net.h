@@ -57,6 +57,7 @@ struct net_config {
     /* For the plain connections to the first TCP port; NULL: the kernel answers none. */
     struct boundaries *boundaries;
     struct clock clock;
+    struct kept *kept; /* sockets that the process before this one has served; NULL: none */
     /* The user that owns the file of ports. */
     const struct credentials_user *user;
 };

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
@@ -286,28 +287,26 @@ static int open_bound(const struct sockaddr *address, socklen_t len, int family,
     return fd;
 }
 
+/* Accepted sockets inherit the flags. */
+static int begin_to_listen(int fd, int backlog)
+{
+    set_flag(fd, SOL_SOCKET, SO_KEEPALIVE);
+    set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
+    return listen(fd, backlog) != 0 ? close_failed(fd) : fd;
+}
+
 int socket_open_tcp(const struct sockaddr *address, socklen_t len, int family, int backlog)
 {
     int fd = open_bound(address, len, family, SOCK_STREAM, false);
 
-    if (fd < 0)
-        return fd;
-    /* Accepted sockets inherit these. */
-    set_flag(fd, SOL_SOCKET, SO_KEEPALIVE);
-    set_flag(fd, IPPROTO_TCP, TCP_NODELAY);
-    if (listen(fd, backlog) != 0)
-        return close_failed(fd);
-    return fd;
+    return fd < 0 ? fd : begin_to_listen(fd, backlog);
 }
 
-int socket_open_udp(const struct sockaddr *address, socklen_t len, int family, bool reuseport)
+static void prepare_udp(int fd, int family)
 {
     const int largest = 1 << 28; /* the kernel takes what net.core.wmem_max allows */
-    int fd = open_bound(address, len, family, SOCK_DGRAM, reuseport);
     struct socket_name name;
 
-    if (fd < 0)
-        return fd;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &largest, sizeof(largest));
     enlarge_receive_buffer(fd);
     /* Bound to any address, a reply must leave from the address that the request was sent to. */
@@ -317,7 +316,98 @@ int socket_open_udp(const struct sockaddr *address, socklen_t len, int family, b
         else
             set_flag(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO);
     }
+}
+
+int socket_open_udp(const struct sockaddr *address, socklen_t len, int family, bool reuseport)
+{
+    int fd = open_bound(address, len, family, SOCK_DGRAM, reuseport);
+
+    if (fd >= 0)
+        prepare_udp(fd, family);
     return fd;
+}
+
+/* --- one that was kept ------------------------------------------------- */
+
+/* -1: it has none. */
+static long long option_of(int fd, int level, int option)
+{
+    long long value = 0;
+    socklen_t n = sizeof(value);
+
+    return getsockopt(fd, level, option, &value, &n) == 0 ? value : -1;
+}
+
+/* A unit's PrivateNetwork= may have changed. */
+static bool is_in_namespace_of(int fd, int other)
+{
+    long long cookie = option_of(fd, SOL_SOCKET, SO_NETNS_COOKIE);
+
+    return cookie > 0 && cookie == option_of(other, SOL_SOCKET, SO_NETNS_COOKIE);
+}
+
+static bool is_bound_to(int fd, const struct sockaddr *address, socklen_t len)
+{
+    struct socket_name own, peer = {.len = sizeof(peer.address)};
+
+    return socket_local(fd, &own) == 0 && own.len == len &&
+           memcmp(&own.address, address, len) == 0 &&
+           getpeername(fd, (struct sockaddr *)&peer.address, &peer.len) != 0;
+}
+
+/* Whether open_bound would have made it. */
+static bool is_bound_so(int fd, const struct sockaddr *address, socklen_t len, int type,
+                        bool reuseport)
+{
+    int family = address->sa_family, other = socket(family, type | SOCK_CLOEXEC, 0);
+    bool same =
+        other >= 0 && option_of(fd, SOL_SOCKET, SO_DOMAIN) == family &&
+        option_of(fd, SOL_SOCKET, SO_PROTOCOL) == option_of(other, SOL_SOCKET, SO_PROTOCOL) &&
+        is_in_namespace_of(fd, other) && is_bound_to(fd, address, len);
+
+    if (other >= 0)
+        close(other);
+    if (family == AF_INET6)
+        same = same && option_of(fd, IPPROTO_IPV6, IPV6_V6ONLY) == 1;
+    if (family != AF_UNIX)
+        same = same && option_of(fd, SOL_SOCKET, SO_REUSEPORT) == reuseport &&
+               option_of(fd, SOL_SOCKET, SO_BINDTOIFINDEX) == 0;
+    return same && option_of(fd, SOL_SOCKET, SO_ACCEPTCONN) == (type == SOCK_STREAM);
+}
+
+/* A filter would be one of the process before. False: it cannot be taken away. */
+static bool take_over(int fd)
+{
+    return (setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &fd, sizeof(fd)) == 0 ||
+            errno == ENOENT) &&
+           fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0;
+}
+
+bool socket_take_tcp(int fd, const struct sockaddr *address, socklen_t len, int backlog)
+{
+    return is_bound_so(fd, address, len, SOCK_STREAM, false) && take_over(fd) &&
+           listen(fd, backlog) == 0;
+}
+
+bool socket_take_unix(int fd, const char *path, int backlog)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t len = strlen(path);
+
+    if (len >= sizeof(address.sun_path))
+        return false;
+    strcpy(address.sun_path, path);
+    len += offsetof(struct sockaddr_un, sun_path) + 1;
+    return is_bound_so(fd, (const struct sockaddr *)&address, (socklen_t)len, SOCK_STREAM, false) &&
+           take_over(fd) && listen(fd, backlog) == 0;
+}
+
+bool socket_take_udp(int fd, const struct sockaddr *address, socklen_t len, bool reuseport)
+{
+    if (!is_bound_so(fd, address, len, SOCK_DGRAM, reuseport) || !take_over(fd))
+        return false;
+    prepare_udp(fd, address->sa_family);
+    return true;
 }
 
 int socket_open_unix(const char *path, uint32_t access_mask, int backlog)

@@ -50,6 +50,13 @@ void socket_text(char *out, size_t size, int fd, bool peer);
 int socket_open_tcp(const struct sockaddr *address, socklen_t len, int family, int backlog);
 int socket_open_udp(const struct sockaddr *address, socklen_t len, int family, bool reuseport);
 int socket_open_unix(const char *path, uint32_t access_mask, int backlog);
+/*
+ * Whether it is what socket_open_* would open: bound to this address in this network namespace, and
+ * listening or not. Then it is prepared like a new one.
+ */
+bool socket_take_tcp(int fd, const struct sockaddr *address, socklen_t len, int backlog);
+bool socket_take_udp(int fd, const struct sockaddr *address, socklen_t len, bool reuseport);
+bool socket_take_unix(int fd, const char *path, int backlog);
 /* Steers packets to socket number (CPU mod nsockets) of the group. 0 or -errno. */
 int socket_steer_by_cpu(int fd, unsigned int nsockets);
 /*

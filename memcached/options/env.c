@@ -23,6 +23,14 @@ const struct environment_row environment_table[] = {
      "serves and how, and its end. It also waits up to 10 seconds for interfaces of -X bmc= that\n"
      "do not exist yet: at boot they may be late.",
      0},
+    {"FDSTORE",
+     "How many descriptors the service manager keeps for the next process (systemd sets it since\n"
+     "version 254, with FileDescriptorStoreMax=; for an older one the unit has "
+     "Environment=FDSTORE=).\n"
+     "If it is more than 0, the server gives it its listening and UDP sockets, under names that\n"
+     "begin with memcached-. LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES then hand them to the next\n"
+     "server, which serves those that it would open itself: between the two no connect is refused.",
+     0},
     {"WATCHDOG_USEC",
      "With NOTIFY_SOCKET: the server tells every second that all of its workers run (systemd sets\n"
      "it with WatchdogSec=, and starts a server that hangs again).",

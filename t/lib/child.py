@@ -27,13 +27,15 @@ class Child:
     """words: its command line. name: its name in reports. Its output goes to a log, unless
     stdout is given."""
 
-    def __init__(self, words, name, env=None, cwd=None, stdin=subprocess.DEVNULL, stdout=None):
+    def __init__(self, words, name, env=None, cwd=None, stdin=subprocess.DEVNULL, stdout=None,
+                 pass_fds=()):
         self.name = name
         self.dir = guard.scratch()
         self.log_path = os.path.join(self.dir, "stderr")
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen([str(word) for word in words], stdin=stdin,
                                             stdout=stdout or log, stderr=log, cwd=cwd,
+                                            pass_fds=pass_fds,
                                             env={**os.environ, **(env or {})})
         self.pid = self.process.pid
         guard.add("pid", self.pid)

@@ -142,7 +142,7 @@ class Server(child.Child):
 
     def __init__(self, *arguments, host="127.0.0.1", udp=True, threads=2, namespace=None,
                  prefix=(), env=None, plain=False, port=None, listen=None, unix=None,
-                 binary=False, context=None, executable=None):
+                 binary=False, context=None, executable=None, pass_fds=()):
         self.host = host
         self.binary = binary
         self.context = context
@@ -158,7 +158,8 @@ class Server(child.Child):
                 arguments = words + arguments
             arguments = (where + ["-t", str(threads)] + user_arguments(arguments) + arguments)
         arguments += os.environ.get("T_ARGS", "").split()
-        super().__init__(command_line(arguments, namespace, prefix, executable), "the server", env)
+        super().__init__(command_line(arguments, namespace, prefix, executable), "the server", env,
+                         pass_fds=pass_fds)
         if not wait_for(self._answers, START_SECONDS):
             raise RuntimeError("the server does not answer: " + self.log())
 
