@@ -9,8 +9,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+enum { END = -1 };
+
 struct closer {
-    int in, out; /* a pipe of numbers of descriptors */
+    int in, out; /* a pipe of numbers of descriptors, END behind the last */
     unsigned int pending;
     bool runs;
 };
@@ -22,10 +24,11 @@ static void *run(void *context)
 
     if (closer->runs)
         prctl(PR_SET_NAME, "closer");
-    while (read(closer->out, &fd, sizeof(fd)) == sizeof(fd)) {
+    while (read(closer->out, &fd, sizeof(fd)) == sizeof(fd) && fd != END) {
         close(fd);
         __atomic_fetch_sub(&closer->pending, 1, __ATOMIC_RELAXED);
     }
+    close(closer->in);
     close(closer->out);
     free(closer);
     return NULL;
@@ -75,12 +78,12 @@ unsigned int closer_pending(const struct closer *closer)
 
 void closer_stop(struct closer *closer)
 {
+    const int end = END;
     bool runs;
 
     if (!closer)
         return;
-    runs = closer->runs; /* the thread frees it */
-    close(closer->in);
-    if (!runs)
+    runs = closer->runs; /* the thread frees it when it has read the end */
+    if (write(closer->in, &end, sizeof(end)) == sizeof(end) && !runs)
         run(closer);
 }

@@ -637,23 +637,24 @@ static bool echo(int fd)
 /* What the client sends during a swap is lost, and it sends it again. */
 static void a_connection_in_use_is_swapped(void)
 {
-    struct talk talk = {.pair = pair_open(V4, 0)};
+    struct talk talk = {.pair = pair_open(V4, 0)}; /* the client's thread has its own copy */
+    struct pair pair = talk.pair;
     pthread_t thread;
     int nswaps = 0;
     bool good = true;
 
     pthread_create(&thread, NULL, ask, &talk);
     while (good && nswaps < SWAPS) {
-        good = echo(talk.pair.server) && swap(&talk.pair, SERVER, &plain) == SWAP_DONE;
+        good = echo(pair.server) && swap(&pair, SERVER, &plain) == SWAP_DONE;
         nswaps += good;
     }
     __atomic_store_n(&talk.stop, true, __ATOMIC_RELAXED);
-    while (echo(talk.pair.server))
+    while (echo(pair.server))
         continue;
     pthread_join(thread, NULL);
     ok(good && !talk.failed, "%d swaps of a connection in use: %u bytes come back, each once",
        nswaps, talk.pair.received[CLIENT]);
-    pair_close(&talk.pair);
+    pair_close(&pair);
 }
 
 /* Clients find out earlier that a segment is lost: in a millisecond instead of 200. */
