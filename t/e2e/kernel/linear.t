@@ -8,6 +8,10 @@ Each case is a run of t/linear beside something that moves memory. LINEAR_SECOND
 each; linear.py has the details.
 """
 
+import contextlib
+import signal
+import threading
+
 import cable
 import kernel
 import linear
@@ -143,15 +147,18 @@ def by_both(found):
     return min(found["kernel_tcp_answered_xdp"], found["kernel_tcp_answered_tc"]) > 0
 
 
-def over_tcp(host, *words, mode="native", pair=None, least=0.4, arguments=(), enough=None):
-    """least: the share of the gets over TCP that the kernel has to answer."""
+def over_tcp(host, *words, mode="native", pair=None, least=0.4, arguments=(), enough=None,
+             beside=contextlib.nullcontext, udp=None):
+    """least, udp: the share of the gets that the kernel has to answer over TCP, over UDP. beside:
+    what happens meanwhile, to the machines."""
     enough = enough or (by_both if mode == "native" else lambda found: True)
     listen = "0.0.0.0,::" if "." in host else "::,0.0.0.0" # over TCP it answers for the first
     with kernel.Machines("-m", "256", *arguments, threads=2, words=("tcp=on",), mode=mode,
                          pair=pair, listen=listen) as m:
-        found = linear.judge(linear.run(
-            "-udp", "-address", "%s:%d" % (host, m.server.port), *STREAMS, *words, enough=enough),
-            UDP=0.7 if pair else SHARE, TCP=least)
+        with beside(m):
+            done = linear.run("-udp", "-address", "%s:%d" % (host, m.server.port), *STREAMS,
+                              *words, enough=enough)
+        found = linear.judge(done, UDP=udp or (0.7 if pair else SHARE), TCP=least)
     by = [found["kernel_tcp_answered_" + way] for way in ("xdp", "tc")]
     if mode == "native":
         tap.ok(min(by) > 0, "by XDP %d over TCP, by TC %d" % tuple(by))
@@ -182,6 +189,44 @@ def over_tcp_through_a_bad_network():
                      enough=lambda found: by_both(found) and found["kernel_tcp_resent"] > 0)
     tap.ok(found["kernel_tcp_resent"] > 0, "%d replies were sent again over TCP" %
            found["kernel_tcp_resent"])
+
+
+# Seconds: a connection is undone again, and followed again, when 2 have passed.
+FIRST_OFF, OFF_EVERY, OFF_FOR = 0.3, 3, 0.02
+UNDONE = 10
+
+
+@contextlib.contextmanager
+def switched(m):
+    """The kernel path is switched off, and on again, all the time."""
+    over = threading.Event()
+
+    def switch():
+        pause = FIRST_OFF
+        while not over.wait(pause):
+            m.server.signal(signal.SIGUSR2)
+            over.wait(OFF_FOR)
+            m.server.signal(signal.SIGUSR2)
+            pause = OFF_EVERY
+
+    thread = threading.Thread(target=switch)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@tap.case
+def over_tcp_while_connections_are_undone():
+    """Each that the kernel has answered on gets another socket, with gets in flight on it, and is
+    followed again."""
+    found = over_tcp("10.77.0.1", "-rows", 30, "-redial", 0, beside=switched, udp=0.3, least=0.1,
+                     enough=lambda found: by_both(found) and found["kernel_tcp_undone_off"] > UNDONE)
+    tap.is_(found["resets"], 0, "the server resets no connection")
+    tap.ok(found["kernel_tcp_undone_off"] > UNDONE, "%d connections were undone" %
+           found["kernel_tcp_undone_off"])
 
 
 tap.run(linear.SECONDS + 300)
