@@ -630,7 +630,7 @@ static void *ask(void *context)
 
 static void threads_do_not_wait_for_each_other(const struct test *test)
 {
-    struct asker askers[THREADS] = {{NULL}};
+    struct asker askers[THREADS];
     pthread_t threads[THREADS];
     unsigned int ndone = 0, nworks = 0, i;
 
