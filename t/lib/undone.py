@@ -56,7 +56,7 @@ def _backoffs(m, near):
                      namespace=m.pair.client if near else m.pair.server)
     backoffs = {}
     for line in found.splitlines():
-        ends = re.search(r"(\S+):(\d+)\s+(\S+):(\d+)\s", line)
+        ends = re.search(r"(\S+):(\d+)\s+(\S+):(\d+)(?!\S)", line)
         if ends[3 if near else 1].strip("[]") == m.address():
             repeated = re.search(r"backoff:(\d+)", line)
             backoffs[ends[2 if near else 4]] = int(repeated[1]) if repeated else 0
