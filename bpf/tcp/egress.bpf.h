@@ -95,6 +95,29 @@ static __always_inline int tcp_begin(struct mc_tcp_conn *conn, const struct mc_t
     return 1;
 }
 
+/*
+ * Whether a segment has its socket's addresses and ports, and not others that netfilter has put in
+ * their place on the way. By the socket's the server finds the entry, and another socket with these
+ * takes no segment of the wire: such a connection could never be undone.
+ */
+static __always_inline int segment_is_of(const struct __sk_buff *skb, const struct bpf_sock *sk,
+                                         const struct mc_tcp_flow *flow)
+{
+    struct mc_tcp_flow own = {.client_port = sk->dst_port, .server_port = bpf_htons(sk->src_port)};
+
+    if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+        own.client[0] = sk->dst_ip6[0] | (u64)sk->dst_ip6[1] << 32;
+        own.client[1] = sk->dst_ip6[2] | (u64)sk->dst_ip6[3] << 32;
+        own.server[0] = sk->src_ip6[0] | (u64)sk->src_ip6[1] << 32;
+        own.server[1] = sk->src_ip6[2] | (u64)sk->src_ip6[3] << 32;
+        barrier(); /* or the compiler reads both families by one pointer, which is not allowed */
+    } else {
+        own.client[1] = (u64)sk->dst_ip4 << 32 | FLOW_IP4;
+        own.server[1] = (u64)sk->src_ip4 << 32 | FLOW_IP4;
+    }
+    return mc_tcp_is_flow(&own, flow);
+}
+
 /* Begins to follow a connection for whose socket an entry waits. */
 __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
 {
@@ -106,7 +129,7 @@ __attribute__((noinline)) int tcp_follow(struct __sk_buff *skb)
 
     if (!tcp || !sk)
         return 0;
-    if (sk->state != BPF_TCP_ESTABLISHED)
+    if (sk->state != BPF_TCP_ESTABLISHED || !segment_is_of(skb, sk, &tcp->segment.flow))
         return 0;
     cookie.client[0] = sender_cookie(skb);
     if (!tcp_waits(&cookie, &conn))

@@ -344,6 +344,11 @@ ROWS = (
                                 "at, 0, 0, 0) : fd"),),
          "t/e2e/kernel/order.t", "native_egress"),
     )),
+    ("`tcp=on`: that the server's socket has the addresses and ports of the wire", (
+        ("follows_what_is_translated", (("bpf/tcp/egress.bpf.h",
+                                         r"\|\| !segment_is_of\(skb, sk, [^)]*\)", ""),),
+         "t/e2e/kernel/tcp-nat.t", "netfilter_changes_addresses_or_ports"),
+    )),
     ("`tcp=on`: by which interface the server's segments leave", (
         ("no_guard", (("bpf/tcp/guard.bpf.h", r"return guard_drop\(\);", "return GUARD_PASS;"),),
          "t/e2e/kernel/tcp-guard.t", "a_reply_would_leave_by_another_interface"),
