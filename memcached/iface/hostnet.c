@@ -753,9 +753,8 @@ static const struct hostnet_link *attached_beneath(const struct hostnet *hostnet
     return NULL;
 }
 
-/* The interface itself, or the one below it if it is a VLAN in this network namespace. */
-static const struct hostnet_link *lowest(const struct hostnet *hostnet,
-                                         const struct hostnet_link *link)
+const struct hostnet_link *hostnet_lowest(const struct hostnet *hostnet,
+                                          const struct hostnet_link *link)
 {
     const struct hostnet_link *below = link;
     unsigned int height;
@@ -777,7 +776,7 @@ static size_t add_beside(const struct hostnet *hostnet, struct hostnet_beside *o
         i++;
     if (i == max || (i < n && (!out[i].route || out[i].route->prefix <= beside.route->prefix)))
         return n;
-    beside.carrier = lowest(hostnet, beside.link);
+    beside.carrier = hostnet_lowest(hostnet, beside.link);
     if (!beside.carrier->ethernet)
         beside.carrier = NULL;
     out[i] = beside;
@@ -852,6 +851,24 @@ size_t hostnet_beside(const struct hostnet *hostnet, const struct hostnet_scope 
     return n;
 }
 
+/* One that has the MAC address of the interface beneath takes what comes there. */
+const struct hostnet_link *hostnet_beneath(const struct hostnet *hostnet,
+                                           const struct hostnet_scope *scope, int ifindex)
+{
+    const struct hostnet_link *link = hostnet_link(hostnet, ifindex);
+    const struct hostnet_link *lower = link ? hostnet_link(hostnet, link->lower) : NULL;
+    size_t i;
+
+    if (!lower || link->kind != HOSTNET_MACVLAN || lower->mac == link->mac || lower->reachable ||
+        !lower->up)
+        return NULL;
+    for (i = 0; i < hostnet->naddresses; i++)
+        if (hostnet->addresses[i].family == AF_INET && hostnet->addresses[i].ifindex == ifindex &&
+            is_ours(hostnet, scope, &hostnet->addresses[i]))
+            return lower;
+    return NULL;
+}
+
 /* At most `most` steps down. */
 static unsigned int height_of(const struct hostnet *hostnet, const struct hostnet_link *link,
                               unsigned int most)
@@ -914,7 +931,7 @@ size_t hostnet_carriers(const struct hostnet *hostnet, const struct hostnet_scop
         link = hostnet_link(hostnet, hostnet->addresses[i].ifindex);
         if (!carries(scope, link, &hostnet->addresses[i], with_lo))
             continue;
-        link = lowest(hostnet, link);
+        link = hostnet_lowest(hostnet, link);
         for (j = 0; j < n && strcmp(names[j], link->name) != 0;)
             j++;
         if (link->ethernet && j == n)

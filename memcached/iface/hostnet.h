@@ -166,6 +166,17 @@ struct hostnet_beside {
 size_t hostnet_beside(const struct hostnet *hostnet, const struct hostnet_scope *scope,
                       struct hostnet_beside *out, size_t max);
 
+/*
+ * The interface beneath an attached one by which requests to its IPv4 addresses may come, past what
+ * is attached, if Linux answers ARP for them there: beneath a macvlan that has such an address of
+ * the scope. Of the last hostnet_local. NULL: there is none.
+ */
+const struct hostnet_link *hostnet_beneath(const struct hostnet *hostnet,
+                                           const struct hostnet_scope *scope, int ifindex);
+/* The interface itself, or the one below it if it is a VLAN in this network namespace. */
+const struct hostnet_link *hostnet_lowest(const struct hostnet *hostnet,
+                                          const struct hostnet_link *link);
+
 /* On how many interfaces, one above another, this one lies. */
 unsigned int hostnet_height(const struct hostnet *hostnet, int ifindex);
 

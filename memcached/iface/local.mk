@@ -2,6 +2,7 @@
 # iface_srcs: without the kernel path what the server may ask of it, iface.h.
 iface_srcs = memcached/iface/iface.h
 if ENABLE_BMC
+iface_srcs += memcached/iface/arp.c memcached/iface/arp.h
 iface_srcs += memcached/iface/attach.c memcached/iface/attach.h
 iface_srcs += memcached/iface/diagnosis.c memcached/iface/diagnosis.h
 iface_srcs += memcached/iface/driver.c memcached/iface/driver.h

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/runfolder.h"
 #include "base/thread.h"
+#include "iface/arp.h"
 #include "iface/diagnosis.h"
 #include "iface/local.h"
 #include "iface/losses.h"
@@ -49,6 +50,7 @@ struct watched {
     enum iface_state state;
     bool up;
     unsigned int lost;        /* found by check_attached, bits of loader_lost */
+    int beneath;              /* the interface that update_beneath has named; 0: none */
     char reason[REASON_TEXT]; /* the last logged reason */
     time_t retry;             /* time of the next try */
     unsigned int wait_s;
@@ -356,6 +358,27 @@ static void update_besides(struct monitor *monitor, time_t now)
 static bool tc_deferred(const struct monitor *monitor)
 {
     size_t i;
+/*
+ * Names the interface beneath an attached one where requests to that one may come. No event tells
+ * of the settings of ARP. To be called after find_local.
+ */
+static void update_beneath(struct monitor *monitor, struct watched *watched)
+{
+    int attached[IFACE_MAX];
+    struct hostnet_scope scope = scope_of(monitor, attached);
+    const struct hostnet_link *lower =
+        hostnet_beneath(&monitor->hostnet, &scope, watched->at->link.ifindex);
+    const int index = lower && arp_answers_for_others(lower->name) ? lower->ifindex : 0;
+
+    if (index && index != watched->beneath)
+        log_write("bmc: %s: Linux answers ARP for its addresses on %s as well: requests that come "
+                  "there the server answers alone, unless you add bmc=%s or set "
+                  "net.ipv4.conf.%s.arp_ignore=1",
+                  watched->at->name, lower->name,
+                  hostnet_lowest(&monitor->hostnet, lower)->name, lower->name);
+    watched->beneath = index;
+}
+
 
     for (i = 0; i < monitor->nwatched; i++)
         if (monitor->watched[i].at->tc_deferred)
@@ -613,6 +636,8 @@ static void check_interfaces(struct monitor *monitor)
 }
 
 /* --- statistics ---------------------------------------------------------------------- */
+    for (i = 0; i < monitor->nwatched; i++)
+        update_beneath(monitor, &monitor->watched[i]);
 
 static void view_interface(const struct watched *watched, struct iface *out)
 {

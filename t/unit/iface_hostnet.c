@@ -295,6 +295,48 @@ static void test_states(struct hostnet *hostnet)
        "a removed interface has no local addresses");
 }
 
+static int beneath(struct hostnet *hostnet, int a, int b, const char *listen)
+{
+    const int attached[] = {a, b};
+    struct in6_addr addresses[2] = {{{{0}}}, {{{[10] = 0xff, [11] = 0xff}}}};
+    struct hostnet_scope scope = {addresses, 2, attached, 2};
+    const struct hostnet_link *link;
+    struct mc_local local;
+
+    if (listen) {
+        inet_pton(AF_INET6, listen, &addresses[0]);
+        scope.nlisten = 1;
+    }
+    hostnet_local(hostnet, &scope, &local);
+    link = hostnet_beneath(hostnet, &scope, a);
+    return link ? link->ifindex : 0;
+}
+
+static void test_beneath(struct hostnet *hostnet)
+{
+    LINK(.index = 1, .name = "eth0");
+    LINK(.index = 2, .name = "macvlan0", .kind = "macvlan", .lower = 1);
+    ok(!beneath(hostnet, 2, 0, NULL), "for a macvlan without an address ARP is not answered");
+    ADDRESS(2, "fd00::1", 0);
+    ok(!beneath(hostnet, 2, 0, NULL), "nor for one of IPv6");
+    ADDRESS(2, "192.0.2.1", 0);
+    ok(beneath(hostnet, 2, 0, NULL) == 1, "with one of IPv4 requests may come beneath");
+    ok(beneath(hostnet, 2, 0, "::ffff:192.0.2.1") == 1 &&
+           !beneath(hostnet, 2, 0, "::ffff:192.0.2.2"),
+       "if it is one of the server's");
+    ok(!beneath(hostnet, 2, 1, NULL), "where the programs are as well nothing is missing");
+    LINK(.index = 3, .name = "eth1");
+    LINK(.index = 4, .name = "eth1.5", .kind = "vlan", .lower = 3, .vlan = 5);
+    LINK(.index = 5, .name = "macvlan1", .kind = "macvlan", .lower = 4);
+    ADDRESS(5, "198.51.100.1", 0);
+    ok(beneath(hostnet, 5, 0, NULL) == 4 && !beneath(hostnet, 5, 3, NULL),
+       "nor where what comes beneath comes by one that has them");
+    ADDRESS(4, "203.0.113.1", 0);
+    ok(!beneath(hostnet, 4, 0, NULL), "a VLAN is not asked on the interface beneath");
+    LINK(.index = 1, .name = "eth0", .down = true);
+    ok(!beneath(hostnet, 2, 0, NULL), "nothing comes by one that is down");
+}
+
 static void test_macs(struct hostnet *hostnet)
 {
     struct mc_local local;
@@ -841,6 +883,7 @@ int main(void)
     with_hostnet(test_open_way);
     with_hostnet(test_beside);
     with_hostnet(test_above);
+    with_hostnet(test_beneath);
     with_hostnet(test_routes);
     with_hostnet(test_routes_words);
     with_hostnet(test_carriers);

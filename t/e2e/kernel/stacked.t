@@ -219,6 +219,29 @@ def what_is_missing_is_named():
         tap.is_(m.log().count(ALONE), 0, "nothing is where both have the programs")
 
 
+ELSEWHERE = "bmc: up0: Linux answers ARP for its addresses on sv0 as well: requests that come " \
+    "there the server answers alone, unless you add bmc=sv0 or set net.ipv4.conf.sv0.arp_ignore=1\n"
+
+
+@tap.case
+def requests_that_come_beneath_are_named():
+    """Where Linux answers there for the macvlan's address, as by default, and before that."""
+    with Machine(unlike_macvlan(), ("bmc=up0",), "10.77.9.1") as m:
+        netns.ip("neighbour replace 10.77.9.1 lladdr %s dev cl0" %
+                 netns.link("sv0", m.pair.server)["address"])
+        tap.is_(once(m), (None, 20, 80), "each request is executed once")
+        tap.is_(m.rows()["tcp_answered"], 0, "and not answered by the kernel")
+        tap.is_(server.logged(m, ELSEWHERE), 1, "the log says why, and what to do")
+    with Machine(with_macvlan(), ("bmc=up0",), "10.77.9.1") as m:
+        tap.is_(m.log().count(ELSEWHERE), 0, "it says nothing where Linux does not")
+        netns.sh("sysctl", "-qw", "net.ipv4.conf.all.arp_ignore=0", namespace=m.pair.server)
+        tap.is_(server.logged(m, ELSEWHERE), 1, "until it does")
+    with Machine(unlike_macvlan(), WORDS["both"], "10.77.9.1") as m:
+        tap.is_(m.log().count(ELSEWHERE), 0, "nor where both have the programs")
+    with started(unlike_macvlan(), "bmc=up0,tcp=off") as m:
+        tap.is_(server.logged(m, ELSEWHERE), 1, "it does for UDP alone")
+
+
 @contextlib.contextmanager
 def started(pair, words):
     with contextlib.closing(pair), netns.inside(pair.client), \
