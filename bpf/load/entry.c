@@ -93,3 +93,16 @@ void entry_unguard(const struct entry_access *access, int socket)
 {
     bpf_map_delete_elem(access->guarded, &socket);
 }
+
+int entry_attach_guard(const struct entry_access *access, int cgroup)
+{
+    return bpf_link_create(access->guard, cgroup, BPF_CGROUP_INET_EGRESS, NULL);
+}
+
+bool entry_guard_is_attached(int link)
+{
+    struct bpf_link_info info = {0};
+    __u32 n = sizeof(info);
+
+    return !bpf_obj_get_info_by_fd(link, &info, &n) && info.cgroup.cgroup_id;
+}

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * entry: what user space does to the entry of one TCP connection (bpf/shared/tcp.h), by descriptors
- * of the programs' maps and of the one that changes entries: so a process can do it that has
- * nothing else of the loader.
+ * entry: what user space does to the entry of one TCP connection (bpf/shared/tcp.h), and to the
+ * guard, by descriptors of the programs' maps, of the one that changes entries and of the guard: so
+ * a process can do it that has nothing else of the loader.
  *
  * Any thread.
  */
 #ifndef BPF_LOAD_ENTRY_H
 #define BPF_LOAD_ENTRY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "bpf/shared/tcp.h"
 
-/* Descriptors of the program mc_tcp_order and of the maps mc_tcp_*; of keys. */
+/* Descriptors of the programs mc_tcp_order, mc_tcp_guard and of the maps mc_tcp_*; of keys. */
 struct entry_access {
-    int order, conns, kept, slots, guarded;
+    int order, guard, conns, kept, slots, guarded;
     __u64 seeds[MC_TCP_SEEDS];
 };
 
@@ -46,5 +47,12 @@ int entry_read_numbers(const struct entry_access *access, const struct mc_tcp_co
                        struct entry_numbers *out);
 /* From now on the guard lets pass what a socket sends. */
 void entry_unguard(const struct entry_access *access, int socket);
+/*
+ * Attaches the guard to a control group (version 2): a link, with whose last descriptor it ends, or
+ * -errno. Needs CAP_NET_ADMIN.
+ */
+int entry_attach_guard(const struct entry_access *access, int cgroup);
+/* Whether it is attached: another process may have detached it. */
+bool entry_guard_is_attached(int link);
 
 #endif

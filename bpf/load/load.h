@@ -163,17 +163,19 @@ void loader_tcp_entries(const struct loader *loader, struct entry_access *out);
 /* The descriptor of the filter of a socket that is followed no more (bpf/tcp/lost.bpf.h). */
 int loader_tcp_filter(const struct loader *loader);
 /*
- * From now on what the sockets in this control group (version 2) send is dropped where it has to be
- * translated and would leave by none of the ways: interfaces what leaves by which passes the
- * program on TC egress, up to MC_TCP_WAYS_MAX of them, at first none. 0 or -errno. Once, after
- * loader_wait. Needs CAP_BPF and CAP_NET_ADMIN; it ends with the loader.
+ * The guard is attached by this link (bpf/load/entry.h), which ends with the loader: what the
+ * sockets in its control group send is dropped where it has to be translated and would leave by
+ * none of the ways: interfaces what leaves by which passes the program on TC egress, up to
+ * MC_TCP_WAYS_MAX of them, at first none. After loader_wait; again once it was lost.
  */
-int loader_guard_tcp(struct loader *loader, int cgroup);
+void loader_guard_tcp(struct loader *loader, int link);
 void loader_set_tcp_ways(struct loader *loader, const int *ifindexes, size_t n);
-/* Whether it is so: another process may have ended it. */
-bool loader_tcp_is_guarded(const struct loader *loader);
-/* Whether it is so no more since the last call. Nothing is answered without timestamps then. */
+/* Whether another process has detached it. Nothing is answered without timestamps then. */
 bool loader_tcp_lost_guard(struct loader *loader);
+/* It is lost, and does not come back. */
+void loader_leave_tcp_unguarded(struct loader *loader);
+/* Whether there is one, as far as these say. From any thread. */
+bool loader_tcp_is_guarded(const struct loader *loader);
 /* With the guard, also connections without timestamps are answered. Before any has come. */
 void loader_take_unstamped(struct loader *loader);
 /*

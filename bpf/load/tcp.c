@@ -328,6 +328,7 @@ void loader_tcp_entries(const struct loader *loader, struct entry_access *out)
     const struct tcp *skel = loader->tcp->skel;
 
     out->order = bpf_program__fd(skel->progs.mc_tcp_order);
+    out->guard = bpf_program__fd(skel->progs.mc_tcp_guard);
     out->conns = bpf_map__fd(skel->maps.mc_tcp_conns);
     out->kept = bpf_map__fd(skel->maps.mc_tcp_rtx);
     out->slots = bpf_map__fd(skel->maps.mc_tcp_slots);
@@ -342,35 +343,36 @@ int loader_tcp_filter(const struct loader *loader)
 
 /* --- the guard -------------------------------------------------------------------------------- */
 
-int loader_guard_tcp(struct loader *loader, int cgroup)
+static void set_guarded(const struct loader_tcp *tcp, bool is_guarded)
+{
+    __atomic_store_n(&tcp->skel->bss->is_guarded, is_guarded, __ATOMIC_RELAXED);
+}
+
+void loader_guard_tcp(struct loader *loader, int link)
 {
     struct loader_tcp *tcp = loader->tcp;
 
-    tcp->guard = bpf_link_create(bpf_program__fd(tcp->skel->progs.mc_tcp_guard), cgroup,
-                                 BPF_CGROUP_INET_EGRESS, NULL);
-    if (tcp->guard < 0)
-        return tcp->guard;
-    tcp->skel->bss->is_guarded = 1;
-    return 0;
+    if (tcp->guard >= 0)
+        close(tcp->guard);
+    tcp->guard = link;
+    set_guarded(tcp, true);
+}
+
+void loader_leave_tcp_unguarded(struct loader *loader)
+{
+    set_guarded(loader->tcp, false);
 }
 
 bool loader_tcp_is_guarded(const struct loader *loader)
 {
-    struct bpf_link_info info = {0};
-    __u32 n = sizeof(info);
-
-    return loader->tcp && loader->tcp->guard >= 0 &&
-           !bpf_obj_get_info_by_fd(loader->tcp->guard, &info, &n) && info.cgroup.cgroup_id;
+    return loader->tcp && __atomic_load_n(&loader->tcp->skel->bss->is_guarded, __ATOMIC_RELAXED);
 }
 
 bool loader_tcp_lost_guard(struct loader *loader)
 {
-    const struct loader_tcp *tcp = loader->tcp;
-
-    if (!tcp || tcp->guard < 0 || !tcp->skel->bss->is_guarded || loader_tcp_is_guarded(loader))
+    if (!loader_tcp_is_guarded(loader) || entry_guard_is_attached(loader->tcp->guard))
         return false;
-    __atomic_store_n(&tcp->skel->bss->takes_unstamped, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&tcp->skel->bss->is_guarded, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&loader->tcp->skel->bss->takes_unstamped, 0, __ATOMIC_RELAXED);
     return true;
 }
 

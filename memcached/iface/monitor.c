@@ -94,6 +94,9 @@ struct monitor {
     bool looks;         /* this check does, and then: */
     bool soon;          /* the next one is due after LOOK_MS */
     struct sending_host host;
+    int (*guard)(void *); /* attaches the guard again; with: */
+    void *guard_context;
+    struct losses guard_losses;
     struct watched watched[IFACE_MAX]; /* in the order of monitor_watch's array */
     size_t nwatched;
     struct iface_events events;
@@ -355,9 +358,6 @@ static void update_besides(struct monitor *monitor, time_t now)
     monitor->moved = false;
 }
 
-static bool tc_deferred(const struct monitor *monitor)
-{
-    size_t i;
 /*
  * Names the interface beneath an attached one where requests to that one may come. No event tells
  * of the settings of ARP. To be called after find_local.
@@ -374,11 +374,14 @@ static void update_beneath(struct monitor *monitor, struct watched *watched)
         log_write("bmc: %s: Linux answers ARP for its addresses on %s as well: requests that come "
                   "there the server answers alone, unless you add bmc=%s or set "
                   "net.ipv4.conf.%s.arp_ignore=1",
-                  watched->at->name, lower->name,
-                  hostnet_lowest(&monitor->hostnet, lower)->name, lower->name);
+                  watched->at->name, lower->name, hostnet_lowest(&monitor->hostnet, lower)->name,
+                  lower->name);
     watched->beneath = index;
 }
 
+static bool tc_deferred(const struct monitor *monitor)
+{
+    size_t i;
 
     for (i = 0; i < monitor->nwatched; i++)
         if (monitor->watched[i].at->tc_deferred)
@@ -633,11 +636,11 @@ static void check_interfaces(struct monitor *monitor)
     update_ways(monitor);
     update_open(monitor);
     update_besides(monitor, now.tv_sec);
+    for (i = 0; i < monitor->nwatched; i++)
+        update_beneath(monitor, &monitor->watched[i]);
 }
 
 /* --- statistics ---------------------------------------------------------------------- */
-    for (i = 0; i < monitor->nwatched; i++)
-        update_beneath(monitor, &monitor->watched[i]);
 
 static void view_interface(const struct watched *watched, struct iface *out)
 {
@@ -691,17 +694,46 @@ void monitor_events(struct monitor *monitor, struct iface_events *out)
 /* --- the thread -------------------------------------------------------------------- */
 
 /*
+ * Whether another process has detached the guard on what leaves over TCP for good. Connections on
+ * which the kernel begins to answer without it would not have it later, so it comes back at once or
+ * never.
+ */
+static bool check_guard(struct monitor *monitor)
+{
+    struct timespec now;
+    const char *why = "too often";
+    int rc;
+
+    if (!loader_tcp_lost_guard(monitor->loader))
+        return false;
+    monitor->events.detached++;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (!losses_note(&monitor->guard_losses, now.tv_sec)) {
+        rc = monitor->guard(monitor->guard_context);
+        why = rc ? strerror(-rc) : NULL;
+    }
+    if (!why) {
+        monitor->events.reattached++;
+        log_write("bmc: another process has detached the guard on what leaves over TCP: it is "
+                  "attached again");
+        return false;
+    }
+    loader_leave_tcp_unguarded(monitor->loader);
+    log_write("bmc: another process has detached the guard on what leaves over TCP, and it is "
+              "not attached again (%s): restart the server to have it",
+              why);
+    return true;
+}
+
+/*
  * Whether another process has detached the programs from an interface. The chain does not see
  * writes there: invalidates its cache at once, before the programs are attached again.
  */
 static bool check_attached(struct monitor *monitor)
 {
-    bool lost = false, unguarded = loader_tcp_lost_guard(monitor->loader);
+    bool lost = false, unguarded = check_guard(monitor);
     size_t i;
 
-    if (unguarded)
-        log_write("bmc: another process has detached the guard on what leaves over TCP: restart "
-                  "the server to have it again");
     for (i = 0; i < monitor->nwatched; i++) {
         struct watched *watched = &monitor->watched[i];
 
@@ -724,7 +756,7 @@ static void poll_events(struct monitor *monitor, struct pollfd fds[POLLED])
 
     for (rested = 0; !rc && rested < until; rested += ms) {
         rc = poll(fds, POLLED, ms);
-        if (!rc && ms < CHECK_MS && check_attached(monitor))
+        if (ms < CHECK_MS && check_attached(monitor))
             break;
     }
     if (rc <= 0)
@@ -882,6 +914,12 @@ void monitor_watch(struct monitor *monitor, struct attachment *attachments, size
     publish(monitor);
     update_ways(monitor);
     update_view(monitor);
+}
+
+void monitor_guard(struct monitor *monitor, int (*attach)(void *), void *context)
+{
+    monitor->guard = attach;
+    monitor->guard_context = context;
 }
 
 /*

@@ -49,6 +49,11 @@ void monitor_listen(struct monitor *monitor, gid_t group);
  */
 void monitor_watch(struct monitor *monitor, struct attachment *attachments, size_t n);
 /*
+ * How the guard on what leaves over TCP is attached again when another process has detached it: 0
+ * or -errno. By the thread, before it runs.
+ */
+void monitor_guard(struct monitor *monitor, int (*attach)(void *), void *context);
+/*
  * Handles all events so far, then starts the thread, which keeps the caller's capabilities. 0 or
  * -errno.
  */

@@ -455,11 +455,16 @@ static bool may_undo(struct kcache *kcache, const struct kcache_served *served)
             error, sizeof(error),
             "cannot filter what listening sockets get: %s (net.core.optmem_max may be too low)",
             strerror(-rc));
-    else if (!tcp_start_undo(&kcache->tcp, served->user, served->nworkers, served->tcp_port, error,
-                             sizeof(error)))
+    else if (!tcp_start_undo(&kcache->tcp, served->user, served->nworkers + 1, served->tcp_port,
+                             error, sizeof(error)))
         return true;
     log_write("bmc: the kernel answers nothing over TCP: %s", error);
     return false;
+}
+
+static int attach_guard(void *tcp)
+{
+    return tcp_attach_guard(tcp);
 }
 
 static int attach(struct kcache *kcache, const struct kcache_served *served, char *error,
@@ -498,6 +503,7 @@ static int attach(struct kcache *kcache, const struct kcache_served *served, cha
         log_unwatched(kcache);
     if (kcache->answers_tcp && may_undo(kcache, served)) {
         tcp_guard(&kcache->tcp);
+        monitor_guard(kcache->monitor, attach_guard, &kcache->tcp);
         if (kcache->options->unstamped == KCACHE_ON)
             loader_take_unstamped(kcache->loader);
         tcp_follow(&kcache->tcp);

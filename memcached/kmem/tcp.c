@@ -217,28 +217,41 @@ int tcp_init(struct tcp *tcp, struct loader *loader, uint32_t n, uint32_t refres
     return slots_init(&tcp->slots, loader_tcp_slots(loader), n);
 }
 
+int tcp_start_undo(struct tcp *tcp, const struct credentials_user *user, unsigned int nthreads,
+                   uint16_t port, char *error, size_t nerror)
+{
+    struct undo_kernel kernel = {.cgroup = cgroup_open("/proc/self"),
+                                 .filter = loader_tcp_filter(tcp->loader),
+                                 .port = port};
+    int rc;
+
+    loader_tcp_entries(tcp->loader, &kernel.entries);
+    rc = undo_start(&tcp->undo, &kernel, user, nthreads, error, nerror);
+    if (kernel.cgroup >= 0)
+        close(kernel.cgroup);
+    return rc;
+}
+
+int tcp_attach_guard(struct tcp *tcp)
+{
+    int link = undo_guard(tcp->undo);
+
+    if (link < 0)
+        return link;
+    loader_guard_tcp(tcp->loader, link);
+    return 0;
+}
+
 void tcp_guard(struct tcp *tcp)
 {
-    int cgroup = cgroup_open("/proc/self");
-    int rc = cgroup < 0 ? cgroup : loader_guard_tcp(tcp->loader, cgroup);
+    int rc = tcp_attach_guard(tcp);
 
-    if (cgroup >= 0)
-        close(cgroup);
     if (rc)
         log_write(
             "bmc: no guard on what leaves over TCP (%s): the kernel answers over TCP only while "
             "all interfaces that are up have its programs; %s, or name them all",
-            cgroup == -ENOENT ? "there is no cgroup of version 2" : strerror(-rc),
-            cgroup < 0 ? "mount cgroup2 on /sys/fs/cgroup" : "start with CAP_NET_ADMIN");
-}
-
-int tcp_start_undo(struct tcp *tcp, const struct credentials_user *user, unsigned int nthreads,
-                   uint16_t port, char *error, size_t nerror)
-{
-    struct undo_kernel kernel = {.filter = loader_tcp_filter(tcp->loader), .port = port};
-
-    loader_tcp_entries(tcp->loader, &kernel.entries);
-    return undo_start(&tcp->undo, &kernel, user, nthreads, error, nerror);
+            rc == -ENOENT ? "there is no cgroup of version 2" : strerror(-rc),
+            rc == -EPERM ? "start with CAP_NET_ADMIN" : "mount cgroup2 on /sys/fs/cgroup");
 }
 
 int tcp_filter_listeners(struct tcp *tcp, const int *sockets, size_t n)

@@ -40,17 +40,19 @@ enum { TCP_SLOTS_MAX = MC_TCP_CONNECTIONS_MAX };
 int tcp_init(struct tcp *tcp, struct loader *loader, uint32_t n, uint32_t refresh);
 void tcp_fini(struct tcp *tcp);
 /*
- * What would leave by a way without the programs is dropped from now on, if this process is in a
- * cgroup of version 2; otherwise logs why not. After loader_wait, with the rights of the start.
- */
-void tcp_guard(struct tcp *tcp);
-/*
  * Starts what undoes connections (splice/undo.h): for nthreads threads, on the server's port. By
  * the main thread, before others are started and before it gives up its rights. 0, or -1 with
  * `error`.
  */
 int tcp_start_undo(struct tcp *tcp, const struct credentials_user *user, unsigned int nthreads,
                    uint16_t port, char *error, size_t nerror);
+/*
+ * What would leave by a way without the programs is dropped from now on, if the process was in a
+ * cgroup of version 2 when the undo process was started; otherwise logs why not. After loader_wait.
+ */
+void tcp_guard(struct tcp *tcp);
+/* The same after another process has ended that. 0 or -errno. */
+int tcp_attach_guard(struct tcp *tcp);
 /*
  * While a socket takes the place of another one, what comes for the connection is kept from these n
  * listening sockets, which would reset it. 0, or -errno: they do not take the filter.

@@ -2,7 +2,7 @@
 /*
  * message: what the server's threads and the undo process tell one another, over sockets of
  * SOCK_SEQPACKET: a request with the socket of a connection, and its reply, to an undo with
- * another.
+ * another; or one for the guard, whose link comes with the reply.
  */
 #ifndef SPLICE_MESSAGE_H
 #define SPLICE_MESSAGE_H
@@ -12,7 +12,7 @@
 
 #include "bpf/shared/tcp.h"
 
-enum message_what { MESSAGE_UNDO, MESSAGE_RESET, MESSAGE_ANNOUNCE };
+enum message_what { MESSAGE_UNDO, MESSAGE_RESET, MESSAGE_ANNOUNCE, MESSAGE_GUARD };
 
 struct message_request {
     uint32_t what; /* enum message_what */

@@ -27,9 +27,16 @@
 
 enum { LARGE_BYTES = 1 << 17 /* from which on memory goes back to Linux when it is freed */ };
 
+/* Of all threads. */
+struct guard {
+    pthread_mutex_t lock;
+    int link; /* -1: it was not attached */
+};
+
 /* A thread of the server. */
 struct served {
     pthread_t thread;
+    struct guard *guard;
     const struct undo_kernel *kernel;
     struct conntrack conntrack;
     int channel;
@@ -183,7 +190,34 @@ static struct message_reply announce(struct served *served, int socket)
             conntrack_be_liberal(&served->conntrack, &connection.flow) ? UNDO_DONE : UNDO_NOT_NOW};
 }
 
-/* What a thread of the server asks for. *new: a socket to go with the reply, or -1. */
+/* 0 or -errno. */
+static int attach(struct guard *guard, const struct undo_kernel *kernel)
+{
+    if (entry_guard_is_attached(guard->link))
+        return 0;
+    if (guard->link >= 0)
+        close(guard->link);
+    guard->link =
+        kernel->cgroup < 0 ? kernel->cgroup : entry_attach_guard(&kernel->entries, kernel->cgroup);
+    return guard->link < 0 ? guard->link : 0;
+}
+
+/* There is never more than one. *new: its link, or -1. */
+static struct message_reply guard(struct guard *guard, const struct undo_kernel *kernel, int *new)
+{
+    int rc;
+
+    pthread_mutex_lock(&guard->lock);
+    rc = attach(guard, kernel);
+    if (!rc)
+        *new = fcntl(guard->link, F_DUPFD_CLOEXEC, 0);
+    if (!rc && *new < 0)
+        rc = -errno;
+    pthread_mutex_unlock(&guard->lock);
+    return (struct message_reply){.result = rc ? UNDO_FAILED : UNDO_DONE, .error = -rc};
+}
+
+/* What a thread of the server asks for. *new: what goes with the reply, or -1. */
 static struct message_reply execute(struct served *served, int socket,
                                     const struct message_request *request, int *new)
 {
@@ -194,6 +228,8 @@ static struct message_reply execute(struct served *served, int socket,
         return reset(served, socket, &request->tag);
     case MESSAGE_ANNOUNCE:
         return announce(served, socket);
+    case MESSAGE_GUARD:
+        return guard(served->guard, served->kernel, new);
     default:
         return (struct message_reply){.result = UNDO_FAILED, .error = EBADMSG};
     }
@@ -271,8 +307,9 @@ static void close_others(int *kept, size_t n)
 static int keep_descriptors(const struct process *process)
 {
     const struct undo_kernel *kernel = process->kernel;
-    const int own[] = {kernel->entries.order, kernel->entries.conns,   kernel->entries.kept,
-                       kernel->entries.slots, kernel->entries.guarded, kernel->filter};
+    const int own[] = {kernel->entries.order, kernel->entries.guard, kernel->entries.conns,
+                       kernel->entries.kept,  kernel->entries.slots, kernel->entries.guarded,
+                       kernel->cgroup,        kernel->filter};
     const size_t nown = sizeof(own) / sizeof(own[0]);
     int *kept = malloc((nown + process->nchannels) * sizeof(*kept));
     int fd;
@@ -290,13 +327,14 @@ static int keep_descriptors(const struct process *process)
 }
 
 /* A thread for each channel. 0 or -errno. */
-static int start_threads(const struct process *process, struct served *served)
+static int start_threads(const struct process *process, struct served *served, struct guard *guard)
 {
     unsigned int i;
     int rc = served ? 0 : -ENOMEM;
 
     for (i = 0; !rc && i < process->nchannels; i++) {
-        served[i] = (struct served){.kernel = process->kernel, .channel = process->channels[i]};
+        served[i] = (struct served){
+            .guard = guard, .kernel = process->kernel, .channel = process->channels[i]};
         rc = thread_start(&served[i].thread, serve, &served[i]);
     }
     return rc;
@@ -305,6 +343,7 @@ static int start_threads(const struct process *process, struct served *served)
 void process_run(const struct process *process)
 {
     struct served *served = calloc(process->nchannels, sizeof(*served));
+    struct guard guard = {PTHREAD_MUTEX_INITIALIZER, -1};
     struct swapped swapped = {.fd = -1, .step = SWAP_NONE};
     enum swap_result result = SWAP_FAILED;
     struct message_reply reply;
@@ -320,7 +359,7 @@ void process_run(const struct process *process)
     if (!swapped.error)
         result = trial_run(&swapped);
     if (result == SWAP_DONE) {
-        swapped.error = -start_threads(process, served);
+        swapped.error = -start_threads(process, served, &guard);
         result = swapped.error ? SWAP_FAILED : SWAP_DONE;
     }
     reply = reply_of(result, &swapped);

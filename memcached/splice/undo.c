@@ -293,3 +293,13 @@ bool undo_announce(struct undo *undo, int socket, struct mc_tcp_tag tag)
 
     return ask(undo, socket, MESSAGE_ANNOUNCE, tag, &reply, &fd) == UNDO_DONE;
 }
+
+int undo_guard(struct undo *undo)
+{
+    struct message_reply reply;
+    int fd;
+
+    if (ask(undo, -1, MESSAGE_GUARD, (struct mc_tcp_tag){0}, &reply, &fd) == UNDO_DONE)
+        return fd;
+    return reply.error ? -reply.error : -ESRCH;
+}

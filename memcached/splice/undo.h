@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * undo: gives TCP connections on which the kernel has answered back to the server alone: a socket
- * takes the place of the old one that has the numbers which the client knows (splice/swap.h).
+ * takes the place of the old one that has the numbers which the client knows (splice/swap.h). And
+ * attaches the guard, again if another process has detached it.
  *
  * That needs the capabilities of splice/swap.h, which only a small process has, a child of the
  * server: the undo process (splice/process.h). A thread of the server sends it the old socket and
@@ -25,6 +26,7 @@ struct undo;
 /* What the undo process has of the kernel path. */
 struct undo_kernel {
     struct entry_access entries;
+    int cgroup;    /* of the guard; or -errno: why there is none */
     int filter;    /* a program for new sockets; -1: none */
     uint16_t port; /* the server's */
 };
@@ -57,6 +59,11 @@ bool undo_reset(struct undo *undo, int socket, struct mc_tcp_tag tag);
  * (splice/conntrack.h). False: netfilter tracks no connection, or not now.
  */
 bool undo_announce(struct undo *undo, int socket, struct mc_tcp_tag tag);
+/*
+ * The guard's link, attached anew if it is detached, or -errno. The caller closes it; the process
+ * has one, too.
+ */
+int undo_guard(struct undo *undo);
 /* Whether the process does not count as dead. NULL: false. */
 bool undo_lives(const struct undo *undo);
 

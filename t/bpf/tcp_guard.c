@@ -17,6 +17,7 @@
 #include <bpf/bpf.h>
 
 #include "base/cgroup.h"
+#include "bpf/load/entry.h"
 #include "t/bpf/tcp_lab.h"
 #include "t/lib/tap.h"
 
@@ -304,26 +305,44 @@ static void test_datagrams(struct tcp_lab *lab)
     close(to);
 }
 
-static void test_link(struct tcp_lab *lab)
+/* As the undo process does it. */
+static bool attach_guard(struct tcp_lab *lab, const struct group *group)
 {
+    struct entry_access access;
+    int link;
+
+    loader_tcp_entries(lab->lab.loader, &access);
+    link = entry_attach_guard(&access, group->own);
+    if (link >= 0)
+        loader_guard_tcp(lab->lab.loader, link);
+    return link >= 0;
+}
+
+static void test_link(struct tcp_lab *lab, const struct group *group)
+{
+    struct loader *loader = lab->lab.loader;
     static struct tcp_run run;
     struct mc_tcp_conn conn;
     struct segment segment;
     struct frame frame;
 
-    ok(loader_tcp_is_guarded(lab->lab.loader) && !loader_tcp_lost_guard(lab->lab.loader),
-       "the guard is attached");
-    loader_take_unstamped(lab->lab.loader);
-    loader_tcp_unguard(lab->lab.loader);
-    ok(!loader_tcp_is_guarded(lab->lab.loader), "another process that detaches it is noticed");
-    ok(loader_tcp_lost_guard(lab->lab.loader) && !loader_tcp_lost_guard(lab->lab.loader), "once");
+    ok(loader_tcp_is_guarded(loader) && !loader_tcp_lost_guard(loader), "the guard is attached");
+    loader_take_unstamped(loader);
+    loader_tcp_unguard(loader);
+    ok(loader_tcp_lost_guard(loader), "another process that detaches it is noticed");
+    ok(attach_guard(lab, group) && loader_tcp_is_guarded(loader) && !loader_tcp_lost_guard(loader),
+       "it is attached again");
+    loader_tcp_unguard(loader);
+    ok(loader_tcp_lost_guard(loader), "and detached again");
+    loader_leave_tcp_unguarded(loader);
+    ok(!loader_tcp_is_guarded(loader) && !loader_tcp_lost_guard(loader), "and left so");
     lab->unstamped = true;
     conn_init(lab, &conn, 0, 0);
     segment_in(lab, &segment, &conn, "get no\r\n", 8);
     segment_frame(&frame, &segment);
     ok(!tcp_run(lab, HOOK_XDP, &frame, &run) && run.verdict == XDP_PASS,
        "then a connection without timestamps is not answered");
-    loader_tcp_set_unstamped(lab->lab.loader, true);
+    loader_tcp_set_unstamped(loader, true);
     ok(!tcp_run(lab, HOOK_XDP, &frame, &run) && run.verdict == XDP_TX, "if it is to be, it is");
 }
 
@@ -335,7 +354,7 @@ int main(void)
     tcp_lab_open(&lab);
     group_open(&group);
     ok(!loader_tcp_is_guarded(lab.lab.loader), "there is no guard at first");
-    ok(!loader_guard_tcp(lab.lab.loader, group.own), "it is attached to the group");
+    ok(attach_guard(&lab, &group), "it is attached to the group");
     test_connection(&lab, AF_INET);
     test_connection(&lab, AF_INET6);
     test_closed(&lab, AF_INET);
@@ -344,7 +363,7 @@ int main(void)
     test_released(&lab, AF_INET6);
     test_datagrams(&lab);
     test_unseen(&lab);
-    test_link(&lab);
+    test_link(&lab, &group);
     tcp_lab_close(&lab);
     group_close(&group);
     return done();

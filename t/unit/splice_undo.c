@@ -29,6 +29,7 @@
 
 #include <bpf/bpf.h>
 
+#include "base/cgroup.h"
 #include "base/credentials.h"
 #include "bpf/load/load.h"
 #include "bpf/shared/layout.h"
@@ -38,7 +39,7 @@
 
 enum {
     THREADS = 4,
-    FDS = 3 + 6 + THREADS, /* of the process */
+    FDS = 3 + 7 + THREADS, /* of the process, without the cgroup and the guard's link */
     SLOTS = 64,
     KEPT = 1000,
     ACKED = 7, /* bytes of what was kept */
@@ -242,11 +243,43 @@ static void it_has_little(const struct test *test)
            number_of(test->process, "CapBnd:", 16) == 0 &&
            number_of(test->process, "NoNewPrivs:", 10) == 1,
        "it has three capabilities, and gains no more");
-    ok(count_fds(test->process) == FDS,
-       "it has three descriptors of nothing, six of the kernel path, and one a thread");
+    ok(count_fds(test->process) == FDS + (test->kernel.cgroup >= 0),
+       "it has three descriptors of nothing, seven of the kernel path, a cgroup's, and one a "
+       "thread");
     ok(largest_map(getpid()) >= MC_EXTENT_BYTES / 1024 &&
            largest_map(test->process) < MC_TABLE_BYTES / 1024,
        "it has nothing of the store");
+}
+
+/* The number of a link, which is closed; 0: it is none. */
+static uint32_t end_link(int link)
+{
+    struct bpf_link_info info = {0};
+    uint32_t n = sizeof(info);
+
+    bpf_obj_get_info_by_fd(link, &info, &n);
+    close(link);
+    return info.id;
+}
+
+static void the_guard_is_attached_once(const struct test *test)
+{
+    int link = undo_guard(test->undo);
+    uint32_t first;
+
+    if (test->kernel.cgroup < 0) {
+        ok(link == test->kernel.cgroup, "without a cgroup of version 2 there is no guard");
+        return;
+    }
+    first = end_link(link);
+    link = undo_guard(test->undo);
+    ok(entry_guard_is_attached(link) && end_link(link) == first,
+       "the guard is attached, and no second one");
+    link = undo_guard(test->undo);
+    bpf_link_detach(link);
+    ok(!entry_guard_is_attached(link) && end_link(link) == first, "another process detaches it");
+    link = undo_guard(test->undo);
+    ok(entry_guard_is_attached(link) && end_link(link) != first, "it is attached anew");
 }
 
 static void a_connection_is_given_back(const struct test *test)
@@ -549,6 +582,7 @@ static void signals_do_not_end_it(const struct test *test)
 
 static void nothing_is_left_over(const struct test *test)
 {
+    const unsigned int wanted = FDS + 2 * (test->kernel.cgroup >= 0);
     struct pair pair = connect_again(test);
     unsigned int ngood = 0, i;
     unsigned long before = number_of(test->process, "RssAnon:", 10), after;
@@ -568,9 +602,9 @@ static void nothing_is_left_over(const struct test *test)
     }
     after = number_of(test->process, "RssAnon:", 10);
     ok(ngood == REQUESTS && pair_works(&pair), "%u of %u requests, done or refused", ngood, i);
-    for (i = 0; i < PAIR_PATIENCE_MS && count_fds(test->process) != FDS; i++)
+    for (i = 0; i < PAIR_PATIENCE_MS && count_fds(test->process) != wanted; i++)
         poll(NULL, 0, 1); /* the process closes its copy of the last socket behind the reply */
-    ok(count_fds(test->process) == FDS, "they leave no descriptor");
+    ok(count_fds(test->process) == wanted, "they leave no descriptor");
     ok(after < before + LEFT_KBYTES + QUARANTINED_KBYTES, "they leave no memory: %lu KiB, then %lu",
        before, after);
     remove_entry(test, &conn);
@@ -829,6 +863,7 @@ static void open_kernel(struct test *test)
     if (loader_map_extent(test->loader, 0, store))
         diag("no extent");
     loader_tcp_entries(test->loader, &test->kernel.entries);
+    test->kernel.cgroup = cgroup_open("/proc/self");
     test->kernel.filter = loader_tcp_filter(test->loader);
     test->kernel.port = pair_port(&test->pair);
 }
@@ -844,6 +879,7 @@ int main(void)
     if (!start(&test))
         return done();
     it_has_little(&test);
+    the_guard_is_attached_once(&test);
     a_connection_is_given_back(&test);
     what_was_kept_is_sent_again(&test);
     what_is_kept_for_others_is_not_sent(&test);
