@@ -349,6 +349,49 @@ def vrfs():
             served(machine, "afterwards", "10.77.0.1")
 
 
+VRF = """
+ip link add vrf0 type vrf table 100
+ip link set vrf0 up
+ip link set sv0 master vrf0
+ip link set sv1 master vrf0
+"""
+
+
+def in_a_vrf(name, prefix=()):
+    """A server whose clients are in a VRF. What the kernel answers is right; all of it goes on when
+    replies leave by an interface of the VRF that has no programs, and comes back."""
+    with machines(2) as pair:
+        pair.accept_any_source()
+        on(pair.server, VRF)
+        with server.Server("-X", "bmc=sv0,tcp=on", namespace=pair.server, host="10.77.1.1",
+                           listen="0.0.0.0", prefix=prefix) as machine:
+            talks = [client.tcp("10.77.0.1", machine.port) for _ in range(4)]
+            for i, talk in enumerate(talks):
+                talk.set(b"n%d" % i, b"0")
+            for route in (), ("replace", "10.77.0.2/32", "dev", "sv1"), ("del", "10.77.0.2/32"):
+                if route:
+                    netns.sh("ip", "route", *route, "table", "100", namespace=pair.server)
+                before = [int(talk.get(b"n%d" % i)) for i, talk in enumerate(talks)]
+                got = [[(talk.get(b"n%d" % i), talk.ask(b"incr n%d 1\r\n" % i)) for _ in range(20)]
+                       for i, talk in enumerate(talks)]
+                tap.is_(got, [[(b"%d" % n, b"%d\r\n" % (n + 1)) for n in range(begin, begin + 20)]
+                              for begin in before], "%s: all is right, %s" % (name, route[:1]))
+                rows = machine.stats("bmc")
+                tap.diag({key: n for key, n in rows.items() if key.startswith("tcp_") and n != "0"})
+            tap.is_(rows["tcp_reset"], "0", "%s: no connection is reset" % name)
+            tap.is_(rows["tcp_undone_lost"] != "0", rows["tcp_answered"] != "0",
+                    "%s: those on which the kernel has answered are undone" % name)
+            found = tcpcheck.run("10.77.0.1", machine.port, "--operations", OPERATIONS)
+            tcpcheck.judge(found, OPERATIONS, name)
+
+
+@tap.case
+def tcp_in_a_vrf():
+    across = "sysctl -qw net.ipv4.tcp_l3mdev_accept=1 && exec \"$@\""
+    in_a_vrf("a server of all VRFs", ("sh", "-c", across, "sh"))
+    in_a_vrf("a server in the VRF", ("ip", "vrf", "exec", "vrf0"))
+
+
 @tap.case
 def without_xdp_of_their_own():
     with machines() as pair:
