@@ -38,11 +38,11 @@ ALL = (netstack, lwip, smoltcp) if sessions.ALL else (netstack, lwip)
 class Running(child.Child):
     """Connections of such a client, which ask until they are told to end."""
 
-    def __init__(self, program, m, interface="cl0"):
+    def __init__(self, program, m, *words, interface="cl0"):
         self.m = m
         with netns.inside(m.pair.client):
             super().__init__([program(), interface, ADDRESS, m.pair.address(), m.port, CONNECTIONS,
-                              HANG], program.__name__, stdin=subprocess.PIPE,
+                              HANG, *words], program.__name__, stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE)
 
     def ends(self):

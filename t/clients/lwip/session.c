@@ -3,10 +3,10 @@
  * Connections to a memcached by lwIP instead of the kernel's TCP. It has an address of its own on
  * an interface, and checks every byte of every reply; see t/lib/stacks.py.
  *
- *     session INTERFACE ADDRESS SERVER PORT CONNECTIONS SECONDS
+ *     session INTERFACE ADDRESS SERVER PORT CONNECTIONS SECONDS [gets]
  *
  * It asks until its standard input ends, and prints one line of "name number" pairs. SECONDS
- * without a byte are a hang.
+ * without a byte are a hang. gets: only gets of short values, until the end, and then a set.
  */
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
@@ -50,6 +50,7 @@ struct client {
     struct session *session;
     struct tcp_pcb *pcb; /* NULL: it is over */
     unsigned int number, step, versions[VALUES];
+    bool is_last; /* the request */
     size_t nout, sent, nwant, got;
     u32_t progress_ms;
     char out[ROOM], want[ROOM];
@@ -61,7 +62,7 @@ struct session {
     u16_t port;
     int fd;
     u32_t patience_ms;
-    bool over;
+    bool over, gets;
     unsigned int nclients;
     struct counts counts;
     struct client clients[CLIENTS];
@@ -128,6 +129,10 @@ static void begin(struct client *client)
     client->progress_ms = sys_now();
     if (step < VALUES)
         ask_set(client, step);
+    else if (client->is_last)
+        ask_set(client, 0);
+    else if (client->session->gets)
+        ask_get(client, step % 2);
     else if (at == 0)
         ask_set(client, (step - VALUES) / (GETS + 1) % VALUES);
     else if (at == GETS)
@@ -177,11 +182,14 @@ static void leave(struct client *client)
 /* The whole reply has come. */
 static void answered(struct client *client)
 {
+    const struct session *session = client->session;
+
     client->session->counts.operations++;
-    if (client->session->over) {
+    if (session->over && (client->is_last || !session->gets)) {
         leave(client);
         return;
     }
+    client->is_last = session->over;
     begin(client);
     push(client);
 }
@@ -369,8 +377,9 @@ int main(int argc, char **argv)
     struct session *session = calloc(1, sizeof(*session));
     unsigned int i;
 
-    if (!session || argc != 7)
-        fatal("usage: session INTERFACE ADDRESS SERVER PORT CONNECTIONS SECONDS");
+    if (!session || (argc != 7 && (argc != 8 || strcmp(argv[7], "gets") != 0)))
+        fatal("usage: session INTERFACE ADDRESS SERVER PORT CONNECTIONS SECONDS [gets]");
+    session->gets = argc == 8;
     srandom((unsigned int)sys_now());
     lwip_init();
     open_link(session, argv[1], argv[2]);

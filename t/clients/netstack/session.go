@@ -3,10 +3,10 @@
 // netstack: connections to a memcached by gVisor's TCP instead of the kernel's. It has an address
 // of its own on an interface, and checks every byte of every reply; see t/lib/stacks.py.
 //
-//	session INTERFACE ADDRESS SERVER PORT CONNECTIONS SECONDS
+//	session INTERFACE ADDRESS SERVER PORT CONNECTIONS SECONDS [gets]
 //
 // It asks until its standard input ends, and prints one line of "name number" pairs. SECONDS
-// without a byte are a hang.
+// without a byte are a hang. gets: only gets of short values, until the end, and then a set.
 package main
 
 import (
@@ -163,13 +163,20 @@ func (c *client) round(i int) error {
 	return err
 }
 
-func (c *client) run(over *atomic.Bool) {
+func (c *client) run(over *atomic.Bool, gets bool) {
 	var err error
 	for k := 0; k < len(sizes) && err == nil; k++ {
 		err = c.set(k)
 	}
 	for i := 0; err == nil && !over.Load(); i++ {
-		err = c.round(i)
+		if gets {
+			err = c.get(i % 2)
+		} else {
+			err = c.round(i)
+		}
+	}
+	if err == nil && gets {
+		err = c.set(0)
 	}
 	if err == nil {
 		return
@@ -184,8 +191,9 @@ func (c *client) run(over *atomic.Bool) {
 }
 
 func main() {
-	if len(os.Args) != 7 {
-		log.Fatal("usage: session INTERFACE ADDRESS SERVER PORT CONNECTIONS SECONDS")
+	gets := len(os.Args) == 8 && os.Args[7] == "gets"
+	if len(os.Args) != 7 && !gets {
+		log.Fatal("usage: session INTERFACE ADDRESS SERVER PORT CONNECTIONS SECONDS [gets]")
 	}
 	port, err := strconv.Atoi(os.Args[4])
 	must(err)
@@ -208,7 +216,7 @@ func main() {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			c.run(&over)
+			c.run(&over, gets)
 		}()
 	}
 	io.Copy(io.Discard, os.Stdin)
