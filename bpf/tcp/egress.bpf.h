@@ -169,7 +169,7 @@ __attribute__((noinline)) int tcp_probe(struct __sk_buff *skb)
     struct segment_scratch *tcp = segment_scratch_get();
     struct scratch *scratch = scratch_get();
 
-    if (!tcp || !scratch)
+    if (!tcp || !scratch || !(tcp->segment.flags & TCP_ACK)) /* no socket sends such data */
         return TC_ACT_SHOT;
     if (tcp->unstamped ? !tcp->segment.is_unstamped || !skb_save_headers(skb, scratch, TCP_BYTES)
                        : !tcp->segment.has_timestamps || tcp->segment.nheader != L4_TEXT ||

@@ -396,7 +396,8 @@ static struct outcome leaves(struct tcp_lab *lab, const struct segment *segment,
     if (whole && g.len == was.len)
         return outcome;
     outcome.act =
-        whole && (is_unstamped(conn) ? is_plain(segment, odd, conn) : has_stamps_alone(segment))
+        whole && segment->flags & ACK &&
+                (is_unstamped(conn) ? is_plain(segment, odd, conn) : has_stamps_alone(segment))
             ? ACT_PROBE
             : ACT_DROP;
     outcome.reason = MC_TCP_DROPPED;
