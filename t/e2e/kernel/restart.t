@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The kernel path over a restart: the kernel answers with the items of -e that the next server takes
-over, and on the sockets that the service manager has kept."""
+"""The kernel path over a restart: the kernel answers with the items of -e that the next server
+takes over, and on the sockets that the service manager has kept."""
 import os
 import signal
 
