@@ -113,11 +113,20 @@ static inline __u64 mc_tcp_key(const struct mc_tcp_flow *flow, const volatile __
            mc_hash_word(flow->client_port | (__u64)flow->server_port << 32, seeds[4]);
 }
 
+/* Both ports, in one load. */
+static inline __u32 mc_tcp_ports(const struct mc_tcp_flow *flow)
+{
+    __u32 ports;
+
+    __builtin_memcpy(&ports, &flow->client_port, sizeof(ports));
+    return ports;
+}
+
 static inline int mc_tcp_is_flow(const struct mc_tcp_flow *a, const struct mc_tcp_flow *b)
 {
     return !((a->client[0] ^ b->client[0]) | (a->client[1] ^ b->client[1]) |
              (a->server[0] ^ b->server[0]) | (a->server[1] ^ b->server[1]) |
-             (__u64)(a->client_port ^ b->client_port) | (__u64)(a->server_port ^ b->server_port));
+             (mc_tcp_ports(a) ^ mc_tcp_ports(b)));
 }
 
 enum {

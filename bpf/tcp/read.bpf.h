@@ -20,6 +20,7 @@ static __always_inline void segment_flow(struct mc_tcp_flow *flow, const void *i
                                          u64 v6, int ingress)
 {
     u64 from[2], to[2];
+    u32 ports;
 
     if (v6) {
         from[0] = LOAD64(ip + 8);
@@ -35,8 +36,10 @@ static __always_inline void segment_flow(struct mc_tcp_flow *flow, const void *i
     flow->client[1] = ingress ? from[1] : to[1];
     flow->server[0] = ingress ? to[0] : from[0];
     flow->server[1] = ingress ? to[1] : from[1];
-    flow->client_port = ingress ? port_from(tcp) : port_to(tcp);
-    flow->server_port = ingress ? port_to(tcp) : port_from(tcp);
+    ports = LOAD32(tcp);
+    if (!ingress)
+        ports = ports >> 16 | ports << 16;
+    __builtin_memcpy(&flow->client_port, &ports, sizeof(ports)); /* and the server's */
     flow->unused = 0;
 }
 
@@ -74,6 +77,44 @@ static __always_inline void segment_stamps(struct tcp_segment *segment, const vo
     segment->tsecr = bpf_ntohl(LOAD32(stamps + 4));
 }
 
+/* The bits of IP's header that are a congestion mark. */
+static __always_inline u32 ip_congestion(const void *ip, u64 v6)
+{
+    return (v6 ? LOAD8(ip + 1) >> 4 : LOAD8(ip + 1)) & 3;
+}
+
+static __always_inline void segment_fixed(struct tcp_segment *segment, const void *tcp)
+{
+    segment->seq = bpf_ntohl(LOAD32(tcp + 4));
+    segment->ack = bpf_ntohl(LOAD32(tcp + 8));
+    segment->flags = LOAD8(tcp + 13);
+    segment->window = bpf_ntohs(LOAD16(tcp + 14));
+    segment->urgent = LOAD16(tcp + 18);
+}
+
+/*
+ * As segment_read, of the form that most segments have: ACK and perhaps PSH, timestamps alone where
+ * they mostly are, no congestion mark. 0: it has another. `tcp` has so many bytes.
+ */
+static __always_inline int segment_read_usual(struct tcp_segment *segment, const void *ip,
+                                              const void *tcp, u64 v6, u32 nip)
+{
+    const u16 form = bpf_htons(L4_TEXT / 4 << 12 | TCP_PSH | TCP_ACK);
+    const u32 before = ip_bytes(v6) + L4_TEXT;
+
+    if ((LOAD16(tcp + 12) | bpf_htons(TCP_PSH)) != form || LOAD32(tcp + 20) != TCP_TIMESTAMPS ||
+        ip_congestion(ip, v6) == 3 || nip < before)
+        return 0;
+    segment_fixed(segment, tcp);
+    segment_stamps(segment, tcp + TSVAL_AT);
+    segment->nheader = L4_TEXT;
+    segment->n = nip - before;
+    segment->has_timestamps = segment->no_options = segment->is_whole = 1;
+    segment->tsval_at = TSVAL_AT;
+    segment->is_unstamped = 0;
+    return 1;
+}
+
 /*
  * Reads the headers of a packet of nip bytes from IP on, whose TCP header begins at `tcp`, `before`
  * bytes behind IP's, and whose bytes up to `end`, at least TCP's fixed part, are there.
@@ -82,20 +123,15 @@ static __always_inline void segment_read(struct tcp_segment *segment, const void
                                          const void *tcp, const void *end, u64 v6, u32 before,
                                          u32 nip, const int ingress)
 {
-    u32 traffic = v6 ? bpf_ntohs(LOAD16(ip)) >> 4 : LOAD8(ip + 1), flags = LOAD8(tcp + 13);
-    u32 nheader = (LOAD8(tcp + 12) >> 4) * 4, at;
+    u32 flags = LOAD8(tcp + 13), nheader = (LOAD8(tcp + 12) >> 4) * 4, at;
     int plain;
 
-    segment->seq = bpf_ntohl(LOAD32(tcp + 4));
-    segment->ack = bpf_ntohl(LOAD32(tcp + 8));
-    segment->flags = flags;
-    segment->window = bpf_ntohs(LOAD16(tcp + 14));
+    segment_fixed(segment, tcp);
     segment->nheader = nheader;
-    segment->urgent = LOAD16(tcp + 18);
     segment->is_whole = nheader >= TCP_BYTES && nip >= before + nheader;
     segment->n = segment->is_whole ? nip - before - nheader : 0;
     /* No flag beside the header's length: accurate ECN has one there. */
-    plain = (flags | TCP_PSH) == (TCP_PSH | TCP_ACK) && (traffic & 3) != 3;
+    plain = (flags | TCP_PSH) == (TCP_PSH | TCP_ACK) && ip_congestion(ip, v6) != 3;
     segment->has_timestamps = segment->no_options = segment->is_unstamped = 0;
     if (nheader < L4_TEXT || tcp + L4_TEXT > end) {
         segment->tsval = segment->tsecr = 0;
@@ -166,6 +202,39 @@ __attribute__((noinline)) int skb_find_tcp(struct __sk_buff *skb, u32 link)
     return at | fragment;
 }
 
+static __always_inline u16 segment_server_port(const void *tcp, const int ingress)
+{
+    return ingress ? port_to(tcp) : port_from(tcp);
+}
+
+/* The bytes of a packet from IP on, of which `link` are before it. A short frame is padded; the
+ * length of a merged packet may be too large for IP's header. */
+static __always_inline u32 skb_ip_length(const struct __sk_buff *skb, const void *ip, u64 v6,
+                                         u32 link)
+{
+    return skb->gso_size ? skb->len - link : ip_length(ip, v6);
+}
+
+/*
+ * As skb_read, of a segment of the form that most have (segment_read_usual), behind an IP header
+ * without options: then all places are constants, and few questions are asked. 0: it is another.
+ */
+static __always_inline u32 skb_read_usual(const struct __sk_buff *skb, struct tcp_segment *segment,
+                                          u64 v6, const int ingress)
+{
+    const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+    const void *ip = data + ETH_HLEN, *l4 = ip + ip_bytes(v6);
+
+    if (l4 + L4_TEXT > end || skb->protocol != bpf_htons(v6 ? ETH_P_IPV6 : ETH_P_IP) ||
+        LOAD16(data + 12) != bpf_htons(v6 ? ETH_P_IPV6 : ETH_P_IP) ||
+        !ip_has_no_options(ip, v6, IPPROTO_TCP) ||
+        segment_server_port(l4, ingress) != (u16)control.tcp_port ||
+        !segment_read_usual(segment, ip, l4, v6, skb_ip_length(skb, ip, v6, ETH_HLEN)))
+        return 0;
+    segment_flow(&segment->flow, ip, l4, v6, ingress);
+    return ETH_HLEN + ip_bytes(v6);
+}
+
 /*
  * Reads the headers of a TCP segment to the server's port, or from it. Where TCP's header begins in
  * what is seen of the frame; 0: it is something else.
@@ -175,7 +244,7 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
 {
     void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
     u64 link = ETH_HLEN, at, v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
-    u32 nip, fragment;
+    u32 fragment;
     void *ip, *l4;
 
     if (data + IP6_BYTES > end)
@@ -184,7 +253,6 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
         link = 0;
     else if (LOAD16(data + 12) != skb->protocol)
         return 0;
-    nip = skb->len - link;
     bound_mask(link, 15);
     ip = data + link;
     if (ip + IP6_BYTES > end || (!v6 && skb->protocol != bpf_htons(ETH_P_IP)))
@@ -205,13 +273,10 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
     }
     bound_mask(at, EXTENSIONS_MOST);
     l4 = ip + at;
-    if (l4 + TCP_BYTES > end || (ingress ? port_to(l4) : port_from(l4)) != (u16)control.tcp_port)
+    if (l4 + TCP_BYTES > end || segment_server_port(l4, ingress) != (u16)control.tcp_port)
         return 0;
     segment_flow(&segment->flow, ip, l4, v6, ingress);
-    /* A short frame is padded; the length of a merged packet may be too large for IP's header. */
-    if (!skb->gso_size)
-        nip = ip_length(ip, v6);
-    segment_read(segment, ip, l4, end, v6, at, nip, ingress);
+    segment_read(segment, ip, l4, end, v6, at, skb_ip_length(skb, ip, v6, link), ingress);
     if (!link || fragment || at != ip_bytes(v6))
         segment->no_options = segment->is_unstamped = 0;
     if (fragment)
@@ -227,10 +292,15 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
 static __always_inline u32 skb_read_pulled(struct __sk_buff *skb, struct tcp_segment *segment,
                                            const int ingress)
 {
-    u32 l4 = skb_read(skb, segment, ingress), n = skb->len;
+    u32 l4 = skb->protocol == bpf_htons(ETH_P_IP) ? skb_read_usual(skb, segment, 0, ingress)
+                                                  : skb_read_usual(skb, segment, 1, ingress);
+    u32 n = skb->len;
     u64 linear = skb->data_end - skb->data;
 
-    if (likely(l4 && l4 + segment->nheader <= linear) || linear >= HEADERS_MOST || linear >= n)
+    if (likely(l4))
+        return l4;
+    l4 = skb_read(skb, segment, ingress);
+    if ((l4 && l4 + segment->nheader <= linear) || linear >= HEADERS_MOST || linear >= n)
         return l4;
     bpf_skb_pull_data(skb, n < HEADERS_MOST ? n : HEADERS_MOST);
     return skb_read(skb, segment, ingress);

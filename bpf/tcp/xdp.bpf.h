@@ -230,12 +230,14 @@ static __always_inline int tcp_xdp_frame(struct xdp_md *ctx, struct scratch *scr
     void *ip = data + offsets.ip, *l4 = ip + ip_bytes(offsets.v6);
     struct mc_tcp_slot *slot;
     struct mc_tcp_conn *conn;
+    u32 nip;
 
     if (l4 + TCP_BYTES > end || !ip_has_no_options(ip, offsets.v6, IPPROTO_TCP) ||
         port_to(l4) != (u16)control.tcp_port)
         return XDP_PASS;
-    segment_read(&tcp->segment, ip, l4, end, offsets.v6, ip_bytes(offsets.v6),
-                 ip_length(ip, offsets.v6), 1);
+    nip = ip_length(ip, offsets.v6);
+    if (l4 + L4_TEXT > end || !segment_read_usual(&tcp->segment, ip, l4, offsets.v6, nip))
+        segment_read(&tcp->segment, ip, l4, end, offsets.v6, ip_bytes(offsets.v6), nip, 1);
     if (!tcp->segment.n || tcp->segment.flags & (TCP_SYN | TCP_RST))
         return XDP_PASS;
     segment_flow(&tcp->segment.flow, ip, l4, offsets.v6, 1);
