@@ -19,10 +19,24 @@
 #include "bpf/tcp/put.bpf.h"
 #include "bpf/tcp/read.bpf.h"
 
-/* The time as slots have it: never 0. */
+/* slot_time(0) in the lower half, and in which tick of the kernel's clock it was read. */
+__u64 slot_clock = 0;
+
+/*
+ * The time as slots have it: never 0. The clock is read once in a tick, since the JIT turns reading
+ * ticks into a load, and reading the clock is a call.
+ */
 static __always_inline u32 slot_time(u32 data)
 {
-    return ((u32)(bpf_ktime_get_coarse_ns() >> MC_TCP_TIME_SHIFT) & ~3u) | 2 | data;
+    u64 clock = READ_ONCE(slot_clock);
+    u32 ticks = bpf_jiffies64();
+
+    if (unlikely(clock >> 32 != ticks || !clock)) {
+        clock = ((bpf_ktime_get_coarse_ns() >> MC_TCP_TIME_SHIFT & ~3u) | 2) & 0xffffffff;
+        clock |= (u64)ticks << 32;
+        WRITE_ONCE(slot_clock, clock);
+    }
+    return clock | data;
 }
 
 /* What TC hands to a socket has to be answered with, perhaps. */

@@ -9,7 +9,6 @@
 #define MC_TCP_PUT_BPF_H
 
 #include "bpf/packet/base.bpf.h"
-#include "bpf/packet/bytes.bpf.h"
 #include "bpf/packet/sum.bpf.h"
 #include "bpf/packet/tcp.bpf.h"
 #include "bpf/tcp/conn.bpf.h"
@@ -93,67 +92,66 @@ __attribute__((noinline)) int skb_put_number(struct __sk_buff *skb, u32 l4, u32 
            bpf_l4_csum_replace(skb, l4 + 16, 0, sum_change(from, to, (at - l4) & 1), 0);
 }
 
+/* TCP's checksum, which was this, behind a change. */
+static __always_inline u16 sum_changed(u16 field, u64 change)
+{
+    return ~sum_fold((u16)~field + change);
+}
+
+/* Whether the checksum of a segment is partial, or seems to be. */
+static __always_inline int segment_is_partial(const struct tcp_segment *segment, u16 field)
+{
+    return field == (u16)sum_fold(segment_pseudo(segment));
+}
+
 /*
- * Tells the checksum of a segment, whose TCP header begins at l4, of a change. A partial one, or
- * what seems to be one, stays. If a client's is whole and only seems partial, for 1 segment in
- * 65,536, the helper, which knows, changes it; a socket's never is, unless an interface above this
- * one has completed it: then the segment is lost. Not 0: the helper failed.
+ * Tells the checksum of a client's segment, whose TCP header begins at l4, of a change. A partial
+ * one stays. If it is whole and only seems partial, for 1 segment in 65,536, the helper, which
+ * knows, changes it. Not 0: the helper failed.
  */
 static __always_inline int skb_put_sum(struct __sk_buff *skb, u32 l4, void *tcp, u64 change,
-                                       const struct tcp_segment *segment, const int ingress)
+                                       const struct tcp_segment *segment)
 {
     u16 field = LOAD16(tcp + 16);
 
-    if (field != (u16)sum_fold(segment_pseudo(segment))) {
-        STORE16(tcp + 16, ~sum_fold((u16)~field + change));
+    if (!segment_is_partial(segment, field)) {
+        STORE16(tcp + 16, sum_changed(field, change));
         return 0;
     }
     change = (change & 0xffffffff) + (change >> 32);
     change = (change & 0xffffffff) + (change >> 32);
-    return ingress && bpf_l4_csum_replace(skb, l4 + 16, 0, change, 0);
+    return bpf_l4_csum_replace(skb, l4 + 16, 0, change, 0);
 }
 
 /*
- * Puts numbers and the timestamp, if it is where it mostly is, into the TCP header of a segment at
- * `at`, whose bytes up to `end` are there, marks it as translated if it is a client's, and tells
- * the checksum. Not 0: something is not there.
+ * Translates a client's segment where it is, since helpers that store take three times as long:
+ * puts numbers and the timestamp, if it is where it mostly is, into its TCP header, marks it as
+ * translated, and tells the checksum. Not 0: something is not there.
  */
-static __always_inline int segment_put(struct __sk_buff *skb, u32 l4, void *at, const void *end,
-                                       u32 seq, u32 ack, const struct segment_scratch *tcp,
-                                       const int ingress)
+static __always_inline int skb_put_rx(struct __sk_buff *skb, u32 l4, u32 seq, u32 ack,
+                                      const struct segment_scratch *tcp)
 {
+    void *at = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
     const struct tcp_segment *segment = &tcp->segment;
-    u64 change = 0;
+    u64 change = 0, place = l4;
 
+    bound_mask(place, 511);
+    at += place;
     if (at + TCP_BYTES > end)
         return -1;
     put_number(at + 4, bpf_htonl(seq), &change);
     if (segment->flags & TCP_ACK)
         put_number(at + 8, bpf_htonl(ack), &change);
-    if (ingress && !(segment->flags & TCP_URG)) { /* a socket is not given one with URG */
+    if (!(segment->flags & TCP_URG)) { /* a socket is not given one with URG */
         change += (u16)~segment->urgent + (u64)(u16)tcp->mark;
         STORE16(at + 18, tcp->mark);
     }
     if (segment->has_timestamps && segment->tsval_at == TSVAL_AT) {
         if (at + L4_TEXT > end)
             return -1;
-        if (ingress)
-            put_number(at + 28, bpf_htonl(timestamp_rx(segment->tsecr, tcp->tsval)), &change);
-        else
-            put_number(at + 24, bpf_htonl(segment->tsval + MC_TCP_AHEAD), &change);
+        put_number(at + 28, bpf_htonl(timestamp_rx(segment->tsecr, tcp->tsval)), &change);
     }
-    return skb_put_sum(skb, l4, at, change, segment, ingress);
-}
-
-/* Translates a client's segment where it is: helpers that store take three times as long. */
-static __always_inline int skb_put_rx(struct __sk_buff *skb, u32 l4, u32 seq, u32 ack,
-                                      const struct segment_scratch *tcp)
-{
-    void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-    u64 at = l4;
-
-    bound_mask(at, 511);
-    return segment_put(skb, l4, data + at, end, seq, ack, tcp, 1);
+    return skb_put_sum(skb, l4, at, change, segment);
 }
 
 /* Translates the timestamp of a client's segment that is not where it mostly is. */
@@ -169,34 +167,42 @@ static __always_inline int skb_put_stamp(struct __sk_buff *skb, u32 l4,
 }
 
 /*
- * Translates a socket's segment in a copy of its header, which is stored at once. Before a program
- * that stores by itself Linux makes each packet writable that has a clone, as all have that the
- * socket may send again: that takes a quarter of what a segment needs that is not translated. What
- * a socket sends has its headers in place, and its own, even where its data is elsewhere.
+ * Translates a socket's segment: what stands in its header from the numbers on is stored at once,
+ * made of words, which the helper reads as such. Before a program that stores by itself Linux makes
+ * each packet writable that has a clone, as all have that the socket may send again: that takes a
+ * quarter of what a segment needs that is not translated. What a socket sends has its headers in
+ * place, and its own, even where its data is elsewhere. Its checksum is partial, unless the card
+ * does none, or an interface above this one has completed it: then a whole one that seems partial
+ * stays, and the segment is lost.
  */
 static __always_inline int skb_put_tx(struct __sk_buff *skb, u32 l4, u32 seq, u32 ack,
                                       const struct segment_scratch *tcp)
 {
     const void *from = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-    u64 header[L4_TEXT / 8], at = l4;
+    const struct tcp_segment *segment = &tcp->segment;
+    const u32 tsval = bpf_htonl(segment->tsval + MC_TCP_AHEAD);
+    u64 words[3], at = l4, change;
+    u16 field;
 
     bound_mask(at, 511);
     from += at;
-    if (!tcp->segment.has_timestamps) {
-        if (from + TCP_BYTES > end)
-            return -1;
-        copy16(header, from);
-        header[2] = LOAD32(from + 16);
-    } else {
-        if (from + L4_TEXT > end)
-            return -1;
-        copy16(header, from);
-        copy16(header + 2, from + 16);
-    }
-    if (segment_put(skb, l4, header, header + L4_TEXT / 8, seq, ack, tcp, 0))
+    if (from + TCP_BYTES > end)
         return -1;
-    return tcp->segment.has_timestamps ? bpf_skb_store_bytes(skb, l4, header, L4_TEXT, 0)
-                                       : bpf_skb_store_bytes(skb, l4, header, TCP_BYTES, 0);
+    ack = segment->flags & TCP_ACK ? bpf_htonl(ack) : LOAD32(from + 8);
+    seq = bpf_htonl(seq);
+    words[0] = seq | (u64)ack << 32;
+    words[1] = LOAD64(from + 12);
+    words[2] = TCP_TIMESTAMPS | (u64)tsval << 32;
+    field = words[1] >> 32;
+    if (unlikely(!segment_is_partial(segment, field))) {
+        change = (u64)(u32)~LOAD32(from + 4) + seq + (u32)~LOAD32(from + 8) + ack;
+        if (segment->has_timestamps)
+            change += (u64)(u32)~bpf_htonl(segment->tsval) + tsval;
+        words[1] &= ~(0xffffull << 32);
+        words[1] |= (u64)sum_changed(field, change) << 32;
+    }
+    return segment->has_timestamps ? bpf_skb_store_bytes(skb, l4 + 4, words, 24, 0)
+                                   : bpf_skb_store_bytes(skb, l4 + 4, words, 16, 0);
 }
 
 #endif
