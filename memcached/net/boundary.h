@@ -57,8 +57,17 @@ enum {
 };
 
 /*
- * To be called before each reply of a connection that is shown. gains: it answers a get that the
- * kernel could have answered. Takes a slot for the connection, or gives it back.
+ * Whether boundary_weigh does anything before a reply: not on a connection that gains nothing, and
+ * pays no more for that than this question.
+ */
+static inline bool boundary_is_weighed(const struct boundary *boundary, bool gains)
+{
+    return gains || boundary->slot || boundary->ngets == BOUNDARY_GETS;
+}
+
+/*
+ * To be called before each reply of a connection that is shown, if it is weighed. gains: it answers
+ * a get that the kernel could have answered. Takes a slot for the connection, or gives it back.
  */
 void boundary_weigh(struct boundary *boundary, struct boundaries *boundaries, int fd, rel_time now,
                     bool gains);

@@ -483,13 +483,14 @@ static enum sending fetch(struct conn *conn)
 /* Before replies. The kernel could have answered gets that came together, if these are short. */
 static void weigh(struct conn *conn, const struct reply *reply)
 {
-    struct worker *worker = conn->worker;
+    const struct net_config *config = conn->worker->config;
+    bool gains =
+        conn->asks && reply->nbytes > 0 && reply->nbytes <= MC_REPLY_MOST && !command_reads(reply);
 
-    if (conn->boundary.shown && !conn->closing && !conn->client.unauthenticated)
-        boundary_weigh(&conn->boundary, worker->config->boundaries, fd_of(conn),
-                       clock_now(&worker->config->clock),
-                       conn->asks && reply->nbytes > 0 && reply->nbytes <= MC_REPLY_MOST &&
-                           !command_reads(reply));
+    if (conn->boundary.shown && boundary_is_weighed(&conn->boundary, gains) && !conn->closing &&
+        !conn->client.unauthenticated)
+        boundary_weigh(&conn->boundary, config->boundaries, fd_of(conn), clock_now(&config->clock),
+                       gains);
     conn->asks = false;
 }
 
