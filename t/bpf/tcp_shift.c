@@ -861,6 +861,33 @@ static void test_not_released(const struct run *run)
     ok(right, "%s: a get that is answered acknowledges it with its reply", run->name);
 }
 
+/* Since when the socket owes the client a segment: of another tick than the last segment's. */
+static void test_times(const struct run *run)
+{
+    struct mc_tcp_slot *slot = &run->lab->slots[TCP_SLOT];
+    static struct tcp_run result;
+    struct mc_tcp_conn conn;
+    struct segment segment;
+    uint32_t first = 0, i;
+    struct frame frame;
+
+    conn_init(run->lab, &conn, 1000, 5000);
+    segment_in(run->lab, &segment, &conn, "set k 0 0 1\r\nx\r\n", 16);
+    segment.v6 = run->v6;
+    segment_frame(&frame, &segment);
+    for (i = 0; i < 1000000; i++) {
+        slot->ack_due = 0;
+        result.mark = 0;
+        if (tcp_run(run->lab, HOOK_INGRESS, &frame, &result) || (first && slot->ack_due != first))
+            break;
+        first = slot->ack_due;
+    }
+    ok(first && slot->ack_due && (int32_t)(slot->ack_due - first) > 0 &&
+           loader_tcp_age(run->lab->lab.loader, slot->ack_due) < 1000,
+       "%s: what is handed to the socket is noted with the time", run->name);
+    conn_delete(run->lab, run->v6);
+}
+
 static void test_hook(struct tcp_lab *lab, enum hook hook, bool v6, bool alone)
 {
     struct run run = {.lab = lab, .hook = hook, .v6 = v6};
@@ -888,6 +915,8 @@ static void test_hook(struct tcp_lab *lab, enum hook hook, bool v6, bool alone)
     test_twice(&run);
     if (run.hook == HOOK_INGRESS)
         test_first_echo(&run);
+    if (run.hook == HOOK_INGRESS)
+        test_times(&run);
     test_extensions(&run);
     test_sums(&run);
     test_complete(&run);
