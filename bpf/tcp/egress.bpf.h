@@ -409,7 +409,7 @@ static __always_inline int conn_note(struct mc_tcp_conn *conn, struct segment_sc
 
 /*
  * A segment of the form that most have (segment_read_usual). What that says of it is constant in
- * the copy: the compiler leaves out the rest of what is made of it, a third of all.
+ * the copy, so the compiler leaves out what other forms need.
  */
 static __always_inline struct tcp_segment segment_usual(const struct tcp_segment *segment)
 {
@@ -510,7 +510,9 @@ int mc_tcp_egress(struct __sk_buff *skb)
 
     if (!tcp || !scratch || skb->mark == tcp_mark || skb->ingress_ifindex)
         return TC_ACT_UNSPEC;
-    l4 = tcp_tx_read(skb, &tcp->segment);
+    l4 = skb_read_plain(skb, &tcp->segment, 0);
+    if (unlikely(!l4))
+        l4 = tcp_tx_read(skb, &tcp->segment);
     if (!l4)
         return TC_ACT_UNSPEC;
     if (tcp->segment.flags & TCP_SYN) {

@@ -319,7 +319,9 @@ int mc_tcp_ingress(struct __sk_buff *skb)
 
     if (!tcp || !scratch)
         return TC_ACT_UNSPEC;
-    tcp->l4 = skb_read_pulled(skb, &tcp->segment, 1);
+    tcp->l4 = skb_read_plain(skb, &tcp->segment, 1);
+    if (unlikely(!tcp->l4))
+        tcp->l4 = skb_read_pulled(skb, &tcp->segment, 1);
     l4 = READ_ONCE(tcp->l4); /* from memory: the verifier goes on once, not once for each place */
     if (!l4)
         return tcp_icmp(skb);

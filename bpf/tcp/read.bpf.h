@@ -207,8 +207,10 @@ static __always_inline u16 segment_server_port(const void *tcp, const int ingres
     return ingress ? port_to(tcp) : port_from(tcp);
 }
 
-/* The bytes of a packet from IP on, of which `link` are before it. A short frame is padded; the
- * length of a merged packet may be too large for IP's header. */
+/*
+ * The bytes of a packet from IP on, before which `link` are seen. A short frame is padded; the
+ * length of a merged packet may be too large for IP's header.
+ */
 static __always_inline u32 skb_ip_length(const struct __sk_buff *skb, const void *ip, u64 v6,
                                          u32 link)
 {
@@ -284,6 +286,14 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
     return link + at;
 }
 
+/* skb_read_usual, of a packet of whichever IP. */
+static __always_inline u32 skb_read_plain(const struct __sk_buff *skb, struct tcp_segment *segment,
+                                          const int ingress)
+{
+    return skb->protocol == bpf_htons(ETH_P_IP) ? skb_read_usual(skb, segment, 0, ingress)
+                                                : skb_read_usual(skb, segment, 1, ingress);
+}
+
 /*
  * Reads the headers as skb_read does, and makes them readable in place first if need be. Mostly
  * they are, as those of a segment that a socket sends, whose data is not: pulling that in would
@@ -292,14 +302,9 @@ static __always_inline u32 skb_read(struct __sk_buff *skb, struct tcp_segment *s
 static __always_inline u32 skb_read_pulled(struct __sk_buff *skb, struct tcp_segment *segment,
                                            const int ingress)
 {
-    u32 l4 = skb->protocol == bpf_htons(ETH_P_IP) ? skb_read_usual(skb, segment, 0, ingress)
-                                                  : skb_read_usual(skb, segment, 1, ingress);
-    u32 n = skb->len;
+    u32 l4 = skb_read(skb, segment, ingress), n = skb->len;
     u64 linear = skb->data_end - skb->data;
 
-    if (likely(l4))
-        return l4;
-    l4 = skb_read(skb, segment, ingress);
     if ((l4 && l4 + segment->nheader <= linear) || linear >= HEADERS_MOST || linear >= n)
         return l4;
     bpf_skb_pull_data(skb, n < HEADERS_MOST ? n : HEADERS_MOST);
