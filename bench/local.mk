@@ -41,7 +41,7 @@ bench_undo_SOURCES = bench/undo.c bench/hist.c bench/hist.h bench/options.c benc
 bench_undo_LDADD = $(splice_libs) -lm
 endif
 
-EXTRA_bench = bench/floor.bpf.c bench/load.bpf.c bench/run bench/tcp bench/udp bench/report \
-    bench/hitrate bench/memory bench/chart.py bench/lab.py bench/beside.py bench/overtcp.py \
-    bench/page.py bench/plots.py bench/progress.py bench/published.py bench/saved.py \
-    bench/table.py bench/README.md bench/studies
+EXTRA_bench = bench/floor.bpf.c bench/load.bpf.c bench/run bench/clients bench/tcp bench/udp \
+    bench/report bench/hitrate bench/memory bench/chart.py bench/lab.py bench/beside.py \
+    bench/overtcp.py bench/page.py bench/plots.py bench/progress.py bench/published.py \
+    bench/saved.py bench/table.py bench/README.md bench/studies

@@ -104,29 +104,30 @@ def go_program(name, *steps, **options):
                 GOTOOLCHAIN="local", GOWORK="off", **options)
 
 
-def go():
-    return os.path.join(go_program("gomemcache"), "session")
+def go(program="session"):
+    return os.path.join(go_program("gomemcache", (
+        "go", "build", "-buildvcs=false", "-o", "load", "./gets")), program)
 
 
-def node():
+def node(program="session"):
     return ["node", os.path.join(made(
-        "memjs", ("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")), "session.js")]
+        "memjs", ("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")), program + ".js")]
 
 
-def java():
-    folder = made("spymemcached", ("mvn", "-q", "-B", "dependency:copy-dependencies",
-                                   "-DoutputDirectory=lib"),
-                  ("javac", "-cp", "lib/*", "Session.java"))
-    return ["java", "-cp", folder + "/lib/*:" + folder, "Session"]
+def java(program="Session"):
+    folder = made("java", ("mvn", "-q", "-B", "dependency:copy-dependencies",
+                           "-DoutputDirectory=lib"),
+                  ("javac", "-cp", "lib/*", "Session.java", "Load.java"))
+    return ["java", "-cp", folder + "/lib/*:" + folder, program]
 
 
-def rust_program(name):
+def rust_program(name, program="session"):
     return os.path.join(made(name, ("cargo", "build", "--quiet", "--locked"),
-                             CARGO_TARGET_DIR="target"), "target", "debug", "session")
+                             CARGO_TARGET_DIR="target"), "target", "debug", program)
 
 
-def rust():
-    return rust_program("memcache-rs")
+def rust(program="session"):
+    return rust_program("memcache-rs", program)
 
 
 def session(name, words):
