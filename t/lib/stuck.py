@@ -19,7 +19,10 @@ def ptrace(request, tid):
 def threads(pid):
     """The threads in the order in which they were started: workers last. Without the one that
     closes what other servers have sent (bpf/attach/closer.c), which is started when one serves."""
-    return [tid for tid, name in sorted(child.of_threads(pid, "comm").items())
+    with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
+        ids = int(file.read()) # behind the highest begins the lowest again
+    return [tid for tid, name in sorted(child.of_threads(pid, "comm").items(),
+                                        key=lambda row: (row[0] - pid) % ids)
             if name != "closer\n"]
 
 
