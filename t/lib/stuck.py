@@ -4,6 +4,7 @@ import ctypes
 import os
 
 import child
+import server
 
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
 WALL = 0x40000000
@@ -16,14 +17,20 @@ def ptrace(request, tid):
         raise OSError(ctypes.get_errno(), "ptrace")
 
 
-def threads(pid):
+CLOSER = "closer\n"
+
+
+def threads(pid, kernel=False):
     """The threads in the order in which they were started: workers last. Without the one that
-    closes what other servers have sent (bpf/attach/closer.c), which is started when one serves."""
+    closes what other servers have sent (bpf/attach/closer.c). With the kernel path (kernel) that
+    one is started when the server serves, and has its name a moment later: it is waited for."""
+    if kernel:
+        server.wait_for(lambda: CLOSER in child.of_threads(pid, "comm").values())
     with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
         ids = int(file.read()) # behind the highest begins the lowest again
     return [tid for tid, name in sorted(child.of_threads(pid, "comm").items(),
                                         key=lambda row: (row[0] - pid) % ids)
-            if name != "closer\n"]
+            if name != CLOSER]
 
 
 class Stuck:

@@ -68,7 +68,7 @@ def a_worker_that_is_stuck():
     with kernel.Machines("-o", STALL, threads=1) as m:
         m.tcp.set(b"k", b"v")
         # Workers are started last.
-        with Stuck(threads(m.server.pid)[-1]):
+        with Stuck(threads(m.server.pid, kernel=True)[-1]):
             tap.is_(asks(m, seconds=3), answer((b"k", b"v")),
                     "for some time the kernel answers while a worker is stuck")
             tap.ok(falls_silent(m), "after it the kernel passes all requests")
