@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * entry: what user space does to the entry of one TCP connection (bpf/shared/tcp.h), and to the
- * guard, by descriptors of the programs' maps, of the one that changes entries and of the guard: so
- * a process can do it that has nothing else of the loader.
+ * guard. It needs descriptors of maps and of two programs alone, so the undo process can do it
+ * without the rest of the loader.
  *
  * Any thread.
  */

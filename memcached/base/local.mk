@@ -10,6 +10,7 @@ base_srcs += memcached/base/limited.c memcached/base/limited.h
 base_srcs += memcached/base/kept.c memcached/base/kept.h
 base_srcs += memcached/base/log.c memcached/base/log.h
 base_srcs += memcached/base/notify.c memcached/base/notify.h
+base_srcs += memcached/base/passfd.c memcached/base/passfd.h
 base_srcs += memcached/base/path.c memcached/base/path.h
 base_srcs += memcached/base/memfile.c memcached/base/memfile.h
 base_srcs += memcached/base/num.c memcached/base/num.h

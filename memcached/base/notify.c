@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/passfd.h"
 
 enum {
     STATUS_TEXT = 1024,
@@ -148,32 +148,13 @@ bool notify_has_store(const struct notify *notify)
     return notify && notify->store;
 }
 
-/* With a descriptor. 0 or -errno. */
-static int tell_with(const struct notify *notify, const char *text, int fd)
-{
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec part = {(void *)(uintptr_t)text, strlen(text)};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof(control)};
-
-    control.head =
-        (struct cmsghdr){CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-    memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-    return sendmsg(notify->fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
 /* FDPOLL=0: the manager would drop a socket that reports an error. */
 int notify_keep(struct notify *notify, const char *name, int fd)
 {
     char text[NOTIFY_NAME + 64];
 
     snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%.*s\nFDPOLL=0\n", NOTIFY_NAME, name);
-    return tell_with(notify, text, fd);
+    return passfd_send(notify->fd, text, strlen(text), fd, 0);
 }
 
 void notify_forget(struct notify *notify, const char *name)
@@ -183,12 +164,13 @@ void notify_forget(struct notify *notify, const char *name)
 
 bool notify_settle(struct notify *notify)
 {
+    static const char barrier[] = "BARRIER=1";
     struct pollfd end = {.events = POLLHUP};
     int ends[2], error;
 
     if (pipe2(ends, O_CLOEXEC) != 0)
         return false;
-    error = tell_with(notify, "BARRIER=1", ends[1]);
+    error = passfd_send(notify->fd, barrier, strlen(barrier), ends[1], 0);
     close(ends[1]);
     end.fd = ends[0];
     while (error == 0 && poll(&end, 1, SETTLE_MS) < 0 && errno == EINTR)

@@ -6,31 +6,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-union control {
-    struct cmsghdr header;
-    char bytes[CMSG_SPACE(sizeof(int))];
-};
+#include "base/passfd.h"
 
 int message_send(int channel, const void *bytes, size_t n, int fd)
 {
-    union control control = {.header = {.cmsg_level = SOL_SOCKET,
-                                        .cmsg_type = SCM_RIGHTS,
-                                        .cmsg_len = CMSG_LEN(sizeof(int))}};
-    struct iovec part = {(void *)(uintptr_t)bytes, n};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-
-    if (fd >= 0) {
-        message.msg_control = &control;
-        message.msg_controllen = sizeof(control);
-        memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
-    }
-    return sendmsg(channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+    return passfd_send(channel, bytes, n, fd, MSG_DONTWAIT);
 }
 
 /* The room for control messages ends behind one descriptor, so that Linux drops all others. */
 int message_receive(int channel, void *bytes, size_t n, int *fd)
 {
-    union control control;
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
     struct iovec part = {bytes, n};
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
